@@ -34,7 +34,7 @@ struct Retention {
   PageRange needed_by(int64_t tokens) const {
     return {first_needed_page(tokens), pages_of(tokens)};
   }
-  // A rollback window beside a held length before it (SequenceRows::hold): both take no more pages
+  // A rollback window beside a held length before it (RetainedPages::hold): both take no more pages
   // than the window alone, unless the pages that a length needs are more than that.
   int64_t beside_held(int64_t rollback_tokens) const {
     return std::max<int64_t>(0, rollback_tokens - held_tokens());

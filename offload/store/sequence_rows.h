@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,6 +12,7 @@
 #include "offload/pages/page_table.h"
 #include "offload/store/hot_rows.h"
 #include "offload/store/pending_pages.h"
+#include "offload/store/retained_pages.h"
 #include "offload/store/retention.h"
 
 namespace fasa {
@@ -37,9 +37,6 @@ class SequenceRows {
   // By page, in the store's memory; null: freed.
   std::span<std::byte* const> blocks() const { return table_.blocks(); }
   std::byte* const* device_blocks() const { return table_.device_data(); }
-  // The first page from which on nothing was freed; the sinks' pages, and those of a held length,
-  // may lie before it.
-  int64_t first_page() const { return first_page_; }
   virtual RowAccess access() const { return RowAccess::kLocal; }
   // True if kernels use device copies of all pages in place of the blocks.
   virtual bool copied() const { return false; }
@@ -89,20 +86,13 @@ class SequenceRows {
   virtual void truncate(int64_t tokens);
   // The committed length is `length`; what the device has beyond it, or beside pages, is void.
   virtual void invalidate(int64_t length);
-  // Keeps what truncation to `tokens` tokens needs, in place of the length held before; none if
-  // those pages were freed already. Lengths are held across truncations to them, and by forks.
-  void hold(int64_t tokens);
-  int64_t held() const { return held_; }  // tokens; 0: none
+  // Which pages it keeps; hold() says which further ones.
+  const RetainedPages& retained() const { return retained_; }
+  void hold(int64_t tokens) { retained_.hold(tokens); }
   // Pages that a sequence which can be truncated to `oldest` tokens no longer needs.
   virtual int64_t droppable(int64_t oldest) const;
-  // Those before `end` that it has and does not hold, the sinks' pages aside.
-  using PageRanges = std::array<PageRange, 3>;
-  PageRanges droppable_before(int64_t end) const;
-  // Frees them. The last use of copies must have passed.
+  // Frees those before `end` that it does not keep. The last use of copies must have passed.
   void drop_until(int64_t end);
-  bool can_truncate(int64_t tokens) const {
-    return group_.retention.can_truncate(first_page_, tokens) || holds(tokens);
-  }
 
   // True if the copies would take more memory than hot rows once there are `tokens` tokens. Then
   // read_over_link() replaces them by hot rows, once and for good; the last use of copies must have
@@ -127,22 +117,19 @@ class SequenceRows {
   virtual void describe_in_place(int64_t length, SequenceDesc* desc) const;
 
  protected:
-  SequenceRows(BlockPool& pool, const LayerGroup& group) : group_(group), table_(pool) {}
+  SequenceRows(BlockPool& pool, const LayerGroup& group)
+      : group_(group), table_(pool), retained_(group.retention) {}
 
   virtual void drop(PageRange pages);
 
   const LayerGroup& group_;
   PageTable table_;
-  int64_t first_page_ = 0;
   bool overwrites_ = false;
 
  private:
   bool needs_private_page(int64_t length) const;
-  bool holds(int64_t tokens) const;
-  void cut_held(int64_t tokens);
 
-  int64_t held_ = 0;
-  PageRange behind_;  // pages before first_page_ that are there for a held length
+  RetainedPages retained_;
 };
 
 }  // namespace fasa

@@ -7,10 +7,10 @@
 
 namespace fasa::serve {
 
-// A piece is a step of one layer (Runtime::begin_piece). Its time is that of its tokens, each of
-// which attends to the tokens before it, a fixed part, and, for a layer's first piece, the time to
-// read the layer's earlier rows over the link. Only the tokens make a smaller piece cheaper, so the
-// other parts never make pieces smaller than useful.
+// A piece is a step of one layer (PromptChunks::begin_piece). Its time is that of its tokens, each
+// of which attends to the tokens before it, a fixed part, and, for a layer's first piece, the time
+// to read the layer's earlier rows over the link. Only the tokens make a smaller piece cheaper, so
+// the other parts never make pieces smaller than useful.
 class PieceCosts {
  public:
   static constexpr int kFirst = 64;  // tokens, before anything was measured

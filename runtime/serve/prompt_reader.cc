@@ -50,7 +50,7 @@ bool PromptReader::open(ActiveChoice& choice) {
   close();
   const int64_t first = choice.log.size();
   const int64_t left = choice.prefill_left();
-  const bool in_place = runtime_.chunk_bytes(*choice.sequence, first + left) == 0;
+  const bool in_place = runtime_.prompts().chunk_bytes(*choice.sequence, first + left) == 0;
   const int chunk =
       std::min(in_place ? in_place_chunk(first) : kMaxChunkTokens, choice.chunk_limit);
   const auto tokens = std::span<const int32_t>(choice.wanted)

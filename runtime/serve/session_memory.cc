@@ -238,7 +238,7 @@ void SessionMemory::resume_next(double seconds) {
   }
   const auto begin = Clock::now();
   const size_t bytes = reading_.bytes_in(seconds, kLeast, kMost);
-  active.lacks_rows = !runtime_.load_more(*active.sequence, bytes);
+  active.lacks_rows = !runtime_.exchange().load_more(*active.sequence, bytes);
   if (active.lacks_rows) reading_.moved(bytes, begin);
 }
 

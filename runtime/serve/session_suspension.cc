@@ -139,7 +139,7 @@ bool SessionSuspension::suspend_piece(CachedSession& cached, double seconds) {
 bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
   SuspendedPrefix& suspended = *cached.suspended;
   std::vector<StatePoint> points = store_.states(suspended.session);
-  for (const StatePoint& point : runtime_.states(*cached.sequence)) {
+  for (const StatePoint& point : runtime_.exchange().states(*cached.sequence)) {
     if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
   }
   std::sort(points.begin(), points.end(),
@@ -163,7 +163,7 @@ bool SessionSuspension::write_states(CachedSession& cached, double seconds) {
     const uint64_t done = state->pieces.size() * piece;
     require_room(cached, point.bytes - done + piece);
     state_.resize(std::min(piece, point.bytes - done));
-    runtime_.export_state(*cached.sequence, point, done, state_);
+    runtime_.exchange().export_state(*cached.sequence, point, done, state_);
     store_.write_state(suspended.session, point.tokens, state_);
   }
   return false;
@@ -184,7 +184,7 @@ void SessionSuspension::write_pages(const CachedSession& cached, int64_t first, 
     views[i] = {rows.subspan(i * bytes.rows, bytes.rows),
                 slices.subspan(i * bytes.slices, tokens_of(i) == kPageTokens ? bytes.slices : 0)};
   }
-  runtime_.export_pages(*cached.sequence, first, views);
+  runtime_.exchange().export_pages(*cached.sequence, first, views);
   for (size_t i = 0; i < views.size(); ++i) {
     store_.write(cached.suspended->session, tokens_of(i), views[i].rows, views[i].slices);
   }
@@ -215,7 +215,7 @@ bool SessionSuspension::resume_some(Resuming& resuming, SequenceId sequence, dou
   if (!resuming.pages) {
     resuming.pages = store_.open(resuming.prefix.session, end, has_state ? tokens : 0, pool_);
     resuming.pages->has_until(first);
-    if (resuming.rows_later) runtime_.attach_pages(sequence, resuming.pages, end - 1);
+    if (resuming.rows_later) runtime_.exchange().attach_pages(sequence, resuming.pages, end - 1);
   }
   if (runtime_.length(sequence) == tokens) return load_state(resuming, sequence, seconds);
   const PageFormat& format = resuming.pages->format();
@@ -239,7 +239,7 @@ bool SessionSuspension::load_state(Resuming& resuming, SequenceId sequence, doub
   const auto begin = Clock::now();
   state_.resize(std::min<size_t>(most, point.bytes - resuming.state_bytes));
   resuming.pages->read_state(resuming.state_bytes / piece, state_);
-  runtime_.import_state(sequence, point, resuming.state_bytes, state_);
+  runtime_.exchange().import_state(sequence, point, resuming.state_bytes, state_);
   reading_.moved(state_.size(), begin);
   resuming.state_bytes += state_.size();
   return resuming.state_bytes == point.bytes;
@@ -281,7 +281,7 @@ void SessionSuspension::load_pages(Resuming& resuming, SequenceId sequence, int6
                                          format.bytes.slices);
     }
   }
-  runtime_.import_pages(sequence, tokens, views);
+  runtime_.exchange().import_pages(sequence, tokens, views);
   reading_.moved(rows_.size() + page_headers_.size(), begin);
 }
 

@@ -104,7 +104,7 @@ class SyntheticPrompt {
           static_cast<size_t>(chunk_) * std::max<size_t>(1, settings_.weights.hidden_bytes),
           "residual stream");
     }
-    runtime_.open_chunk(sequence, tokens);
+    runtime_.prompts().open_chunk(sequence, tokens);
     for (int layer = 0; layer < layers; ++layer) {
       for (int done = 0; done < tokens; done += piece_) {
         const int count = std::min(piece_, tokens - done);
@@ -115,23 +115,23 @@ class SyntheticPrompt {
     }
     // States are only memory here; the work of their layers counts as that of the others.
     for (int layer = 0; layer < settings_.geometry.linear.layers; ++layer) {
-      runtime_.begin_linear_piece(sequence, layer, tokens, stream_.view());
+      runtime_.prompts().begin_linear_piece(sequence, layer, tokens, stream_.view());
       static_cast<void>(runtime_.linear_parts());
-      runtime_.end_piece();
+      runtime_.prompts().end_piece();
     }
     if (ends) {
       const WeightLoad& weights = settings_.weights;
       multiply({.device_bytes = weights.head_bytes, .operations = weights.head_operations}, -1);
       copy(weights.logit_bytes, CopyKind::kDeviceToHost);
     }
-    runtime_.close_chunk(sequence);
+    runtime_.prompts().close_chunk(sequence);
   }
 
   void piece(SequenceId sequence, int layer, int tokens, bool attends) {
     const WeightLoad& weights = settings_.weights;
     const auto count = static_cast<uint64_t>(tokens);
     inputs_.shift(tokens, stream_.view());
-    runtime_.begin_piece(sequence, layer, tokens);
+    runtime_.prompts().begin_piece(sequence, layer, tokens);
     if (layer == 0) copy(weights.hidden_bytes * count, CopyKind::kHostToDevice);
     multiply({.device_bytes = weights.layer_bytes, .operations = weights.layer_operations * count},
              layer);
@@ -142,7 +142,7 @@ class SyntheticPrompt {
       runtime_.attend(layer, inputs_.q(layer, tokens), inputs_.out(layer, tokens), nullptr,
                       stream_.view());
     }
-    runtime_.end_piece();
+    runtime_.prompts().end_piece();
     device_.synchronize(stream_.view());
   }
 

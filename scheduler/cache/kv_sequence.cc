@@ -5,6 +5,30 @@
 #include "offload/store/open_store.h"
 
 namespace fasa {
+namespace {
+
+using Memories = std::vector<std::unique_ptr<SequenceMemory>>;
+
+template <typename Memory, typename... Arguments>
+Memory* add(Memories& memories, Arguments&&... arguments) {
+  auto memory = std::make_unique<Memory>(std::forward<Arguments>(arguments)...);
+  Memory* const made = memory.get();
+  memories.push_back(std::move(memory));
+  return made;
+}
+
+template <typename Work>
+void undo_if_it_throws(KvSequence& sequence, const Work& work) {
+  const KvSequence::Mark before = sequence.mark();
+  try {
+    work();
+  } catch (...) {
+    sequence.back_to(before);
+    throw;
+  }
+}
+
+}  // namespace
 
 KvStores::KvStores(Device& device, const StepSettings& settings, Fences& fences)
     : slices(device, MemorySpace::kDevice, static_cast<size_t>(settings.layout.slice_block_bytes()),
@@ -29,22 +53,14 @@ void KvStores::trim() noexcept {
   for (const auto& store : rows) store->trim();
 }
 
-template <typename Memory, typename... Arguments>
-Memory* KvSequence::add(Arguments&&... arguments) {
-  auto memory = std::make_unique<Memory>(std::forward<Arguments>(arguments)...);
-  Memory* const made = memory.get();
-  memories_.push_back(std::move(memory));
-  return made;
-}
-
 KvSequence::KvSequence(const StepSettings& settings, KvStores& stores)
-    : settings_(settings),
-      slices_(stores.slices, settings.layout),
-      rollback_tokens_(settings.rollback_tokens) {
+    : rollback(*this, settings.rollback_tokens),
+      settings_(settings),
+      slices_(stores.slices, settings.layout) {
   for (const auto& store : stores.rows) rows_.push_back(store->open());
-  if (settings.selection_evicts) history_ = add<SelectionHistory>(settings);
+  if (settings.selection_evicts) history_ = add<SelectionHistory>(memories_, settings);
   if (settings.linear.layers > 0) {
-    linear_ = add<LinearState>(stores.slices.device(), stores.linear, settings.snapshots,
+    linear_ = add<LinearState>(memories_, stores.slices.device(), stores.linear, settings.snapshots,
                                &stores.passing);
   }
 }
@@ -63,7 +79,7 @@ void KvSequence::share(const KvSequence& other, int64_t tokens, const Stream& co
   slices_.share(other.slices_, tokens,
                 other.slices_.coded() && (!copied || !settings_.selects_all(tokens)));
   length_ = tokens;
-  rollback_tokens_ = other.rollback_tokens_;
+  rollback.set_tokens(other.rollback.tokens());
   work_ = other.work_;
   invalidate();
 }
@@ -106,7 +122,7 @@ void KvSequence::begin(int64_t tokens, StepMode mode, bool undoable, const Strea
                    .tokens = tokens,
                    .decodes = mode == StepMode::kDecode,
                    .undoable = undoable,
-                   .rollback_tokens = rollback_tokens_},
+                   .rollback_tokens = rollback.tokens()},
                   control);
   }
 }
@@ -121,75 +137,18 @@ void KvSequence::abort(bool computed) {
   for (const auto& memory : memories_) memory->abort(length_, computed);
 }
 
-void KvSequence::mark_turn() {
-  for (const auto& memory : memories_) memory->mark_turn();
-}
-
-void KvSequence::hold(int64_t tokens) {
-  for (const auto& memory : memories_) memory->hold(tokens);
-  if (rollback_tokens_ == 0) return;
-  for (const auto& rows : rows_) rows->hold(tokens);
-}
-
-int64_t KvSequence::held() const {
-  int64_t held = 0;
-  for (const auto& rows : rows_) held = std::max(held, rows->held());
-  for (const auto& memory : memories_) held = std::max(held, memory->held());
-  return held;
-}
-
-int64_t KvSequence::oldest_cut(const SequenceRows& rows) const {
-  const int64_t held = rows.held(), oldest = length_ - rollback_tokens_;
-  if (held == 0 || held >= oldest) return std::max<int64_t>(0, oldest);
-  return length_ - rows.group().retention.beside_held(rollback_tokens_);
-}
-
-int64_t KvSequence::droppable() const {
-  if (rollback_tokens_ < 0) return 0;
-  int64_t pages = 0;
-  for (const auto& rows : rows_) {
-    if (rows == rows_.front() && !slices_.coded()) continue;  // slices will need the rows
-    pages = std::max(pages, rows->droppable(oldest_cut(*rows)));
-  }
-  return pages;
-}
-
 void KvSequence::drop_pages() {
-  if (droppable() == 0) return;
+  if (rollback.droppable() == 0) return;
   for (const auto& rows : rows_) {
-    const int64_t oldest = oldest_cut(*rows);
+    const int64_t oldest = rollback.oldest_cut(*rows);
     if (rows->droppable(oldest) == 0) continue;
     const int64_t end = rows->group().retention.first_needed_page(oldest);
     if (rows == rows_.front()) {
-      for (const PageRange range : rows->droppable_before(end))
+      for (const PageRange range : rows->retained().droppable_before(end))
         slices_.drop(range.first, range.end);
     }
     rows->drop_until(end);
   }
-}
-
-bool KvSequence::can_truncate_to(int64_t tokens) const {
-  return std::all_of(rows_.begin(), rows_.end(),
-                     [tokens](const auto& rows) { return rows->can_truncate(tokens); });
-}
-
-int64_t KvSequence::memory_point(int64_t tokens) const {
-  int64_t point = tokens;
-  for (const auto& memory : memories_) point = memory->resume_point(point);
-  return point == tokens ? point : memory_point(point);
-}
-
-int64_t KvSequence::resume_point(int64_t tokens) const {
-  const int64_t point = memory_point(std::min(tokens, length_));
-  if (can_truncate_to(point)) return point;
-  const int64_t held = this->held();
-  return held <= point && can_truncate_to(held) ? memory_point(held) : 0;
-}
-
-int64_t KvSequence::first_page() const {
-  int64_t first = 0;
-  for (const auto& rows : rows_) first = std::max(first, rows->first_page());
-  return first;
 }
 
 void KvSequence::read_over_link() {
@@ -198,36 +157,22 @@ void KvSequence::read_over_link() {
 }
 
 // Sequences that drop rows make slices from the start.
-bool KvSequence::needs_slices(int64_t tokens) const {
-  if (!slices_.used()) return false;
-  return slices_.coded() || !rows().copied() || !settings_.selects_all(tokens) ||
-         rows().group().retention.frees(rollback_tokens_);
-}
-
 void KvSequence::grow_slices(int64_t tokens) {
-  if (!needs_slices(tokens)) return;
+  if (!slices_.used()) return;
+  const bool needed = slices_.coded() || !rows().copied() || !settings_.selects_all(tokens) ||
+                      rows().group().retention.frees(rollback.tokens());
+  if (!needed) return;
   if (length_ == 0) slices_.set_coded();
   slices_.grow(tokens);
 }
 
 void KvSequence::reserve_slices() {
   if (!slices_.used()) return;
-  undo_if_it_throws([&] { slices_.grow(length_); });
-}
-
-template <typename Work>
-void KvSequence::undo_if_it_throws(const Work& work) {
-  const Mark before = mark();
-  try {
-    work();
-  } catch (...) {
-    back_to(before);
-    throw;
-  }
+  undo_if_it_throws(*this, [&] { slices_.grow(length_); });
 }
 
 void KvSequence::reserve(int64_t tokens, int64_t first_window_page) {
-  undo_if_it_throws([&] {
+  undo_if_it_throws(*this, [&] {
     grow_slices(tokens);
     for (const auto& rows : rows_) {
       rows->grow(tokens, rows.get() == window_rows() ? first_window_page : 0);
@@ -237,9 +182,9 @@ void KvSequence::reserve(int64_t tokens, int64_t first_window_page) {
 
 void KvSequence::reserve_steps(int64_t tokens, int step_tokens) {
   const auto max_pages = [&](const SequenceRows& rows) {
-    return rows.group().retention.max_pages(tokens, step_tokens, rollback_tokens_);
+    return rows.group().retention.max_pages(tokens, step_tokens, rollback.tokens());
   };
-  undo_if_it_throws([&] {
+  undo_if_it_throws(*this, [&] {
     reserve_memories();
     const int64_t of_main = max_pages(rows());
     const bool frees = of_main < pages_of(tokens);
@@ -287,7 +232,7 @@ uint64_t KvSequence::device_bytes() const {
 
 bool KvSequence::reserve_private_page() {
   bool needed = false;
-  undo_if_it_throws([&] {
+  undo_if_it_throws(*this, [&] {
     for (const auto& rows : rows_) needed |= rows->reserve_private_page(length_);
   });
   return needed;

@@ -17,6 +17,7 @@
 #include "offload/store/row_store.h"
 #include "runtime/base/error.h"
 #include "scheduler/cache/linear_state.h"
+#include "scheduler/cache/rollback_window.h"
 #include "scheduler/cache/sequence_slices.h"
 #include "scheduler/selection/selection_history.h"
 #include "scheduler/step_settings.h"
@@ -49,6 +50,8 @@ struct SequenceWork {
 class KvSequence {
  public:
   KvSequence(const StepSettings& settings, KvStores& stores);
+  KvSequence(const KvSequence&) = delete;  // the rollback window refers to it
+  KvSequence& operator=(const KvSequence&) = delete;
 
   int64_t length() const { return length_; }  // committed tokens
   SequenceRows& rows() const { return *rows_.front(); }
@@ -75,24 +78,8 @@ class KvSequence {
   void abort(bool computed);
   void invalidate();  // pages alone
 
-  // Allows truncation and forks only within the last `tokens` tokens, or at 0. Older pages are
-  // freed as the sequence grows, see Retention.
-  void set_rollback_tokens(int64_t tokens) { rollback_tokens_ = tokens; }
-  int64_t rollback_tokens() const { return rollback_tokens_; }
-  // Truncation to `tokens` tokens stays possible beside the rollback window (SequenceRows::hold).
-  void hold(int64_t tokens);
-  int64_t held() const;  // 0: none
-  void mark_turn();
-  // The most tokens, at most `tokens`, that the sequence can be truncated to; and the same as far
-  // as pages allow it.
-  int64_t resume_point(int64_t tokens) const;
-  int64_t memory_point(int64_t tokens) const;
-  // Number of pages that can be freed; frees them. Their copies' last use must have passed.
-  int64_t droppable() const;
+  // Frees what rollback.droppable() counts. The copies' last use must have passed.
   void drop_pages();
-  // True if all pages that the sequence needs at that length are still there.
-  bool can_truncate_to(int64_t tokens) const;
-  int64_t first_page() const;
   // See SequenceRows.
   void read_over_link();
 
@@ -141,20 +128,14 @@ class KvSequence {
   // Private device memory, slices, and memories.
   uint64_t device_bytes() const;
 
+  RollbackWindow rollback;
   std::optional<std::string> failure;  // first device error in a step of this sequence
   void require_usable() const {        // throws DeviceError after such a failure
     if (failure) throw DeviceError(*failure);
   }
 
  private:
-  // The shortest length in the rollback window.
-  int64_t oldest_cut(const SequenceRows& rows) const;
-  bool needs_slices(int64_t tokens) const;
   void grow_slices(int64_t tokens);
-  template <typename Memory, typename... Arguments>
-  Memory* add(Arguments&&... arguments);
-  template <typename Work>
-  void undo_if_it_throws(const Work& work);
 
   const StepSettings& settings_;
   std::vector<std::unique_ptr<SequenceRows>> rows_;  // by layer group
@@ -163,7 +144,6 @@ class KvSequence {
   SelectionHistory* history_ = nullptr;
   LinearState* linear_ = nullptr;
   int64_t length_ = 0;
-  int64_t rollback_tokens_;  // tokens; below 0: unlimited
   SequenceWork work_;
   bool stale_ = false;
 };

@@ -33,12 +33,12 @@ struct StepContext {
   // Sequences are pages that the caller put together (paged API): no protected rows, and appended
   // tokens are not read from the write-back buffer.
   bool by_page = false;
-  bool piece = false;          // of a chunk: one layer of one prompt
-  int round = 0;               // of the step's attention; rows are prefetched for the first one
+  bool piece = false;  // of a chunk: one layer of one prompt
+  int round = 0;       // of the step's attention; rows are prefetched for the first one
   RowAccess decoded = RowAccess::kLocal;  // see StepInput
-  LayerRows layer_rows = {};   // of that layer
-  StepProbe* probe = nullptr;  // null: this step is not measured
-  StepPlan plan;               // of attention
+  LayerRows layer_rows = {};              // of that layer
+  StepProbe* probe = nullptr;             // null: this step is not measured
+  StepPlan plan;                          // of attention
 
   // True if rows that the step needs may not be in memory.
   bool pending() const {

@@ -238,10 +238,10 @@ SequenceId copy_pages(Runtime& runtime, SequenceId from, const StatePoint& point
     const bool full = (page + 1) * kPageTokens <= runtime.length(from);
     std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
     const PageSpans out{rows, slices};
-    runtime.export_pages(from, page, {&out, 1});
+    runtime.exchange().export_pages(from, page, {&out, 1});
     const ConstPageSpans in{
         rows, std::span(slices).first(tokens == kPageTokens ? slices.size() : size_t{0})};
-    runtime.import_pages(to, tokens, {&in, 1});
+    runtime.exchange().import_pages(to, tokens, {&in, 1});
   }
   return to;
 }
@@ -249,8 +249,8 @@ SequenceId copy_pages(Runtime& runtime, SequenceId from, const StatePoint& point
 std::vector<std::byte> exported_state(Runtime& runtime, SequenceId from, const StatePoint& point) {
   std::vector<std::byte> state(point.bytes);
   const size_t half = state.size() / 2 + 3;
-  runtime.export_state(from, point, half, std::span(state).subspan(half));
-  runtime.export_state(from, point, 0, std::span(state).first(half));
+  runtime.exchange().export_state(from, point, half, std::span(state).subspan(half));
+  runtime.exchange().export_state(from, point, 0, std::span(state).first(half));
   return state;
 }
 
@@ -261,7 +261,7 @@ TEST_P(LinearModel, ASequenceMovesByPagesAndAState) {
     prefill(id, 70);
     decode(id, 2);
     prefill(id, 10);
-    const std::vector<StatePoint> points = runtime_->states(id);
+    const std::vector<StatePoint> points = runtime_->exchange().states(id);
     ASSERT_EQ(points.size(), 3u);  // two ends of turns, and the end
     EXPECT_EQ(points[0].tokens, 70);
     EXPECT_EQ(points[1].tokens, 72);
@@ -275,7 +275,7 @@ TEST_P(LinearModel, ASequenceMovesByPagesAndAState) {
       EXPECT_EQ(runtime_->resume_point(copy, point.tokens), 0);
       for (size_t at = 0; at < state.size(); at += 1000) {
         const size_t more = std::min<size_t>(1000, state.size() - at);
-        runtime_->import_state(copy, point, at, std::span(state).subspan(at, more));
+        runtime_->exchange().import_state(copy, point, at, std::span(state).subspan(at, more));
       }
       EXPECT_EQ(runtime_->resume_point(copy, point.tokens), point.tokens);
       EXPECT_EQ(exported_state(*runtime_, copy, point), state);
@@ -294,14 +294,14 @@ TEST_P(LinearModel, DraftsAreInForksSnapshotsAndMovedStates) {
   prefill(id, 20);
   EXPECT_EQ(draft(id, 15), decode(plain, 15));
   const SequenceId plain_fork = runtime_->fork(plain, 35), fork = runtime_->fork(id, 35);
-  const StatePoint end = runtime_->states(id).back();
+  const StatePoint end = runtime_->exchange().states(id).back();
   EXPECT_GT(end.open, 0);
   const SequenceId copy = copy_pages(*runtime_, id, end);
   const std::vector<std::byte> state = exported_state(*runtime_, id, end);
   StatePoint bad = end;
   bad.open = kMaxWaiting + 1;
-  EXPECT_THROW(runtime_->import_state(copy, bad, 0, state), UsageError);
-  runtime_->import_state(copy, end, 0, state);
+  EXPECT_THROW(runtime_->exchange().import_state(copy, bad, 0, state), UsageError);
+  runtime_->exchange().import_state(copy, end, 0, state);
   const std::vector<float> question = prefill(plain, 40);
   EXPECT_EQ(prefill(id, 40), question);
   EXPECT_EQ(prefill(copy, 40), question);
@@ -319,13 +319,13 @@ TEST_P(LinearModel, AStateIsRefusedWhereItDoesNotFit) {
   const SequenceId id = runtime_->create();
   prefill(id, 20);
   decode(id, 3);
-  const StatePoint end = runtime_->states(id).back();
+  const StatePoint end = runtime_->exchange().states(id).back();
   const std::vector<std::byte> state = exported_state(*runtime_, id, end);
   const SequenceId copy = copy_pages(*runtime_, id, end);
   const auto refuses = [&](const StatePoint& point, size_t offset, size_t bytes) {
-    EXPECT_THROW(
-        runtime_->import_state(copy, point, offset, std::span(state).subspan(offset, bytes)),
-        UsageError);
+    EXPECT_THROW(runtime_->exchange().import_state(copy, point, offset,
+                                                   std::span(state).subspan(offset, bytes)),
+                 UsageError);
   };
   StatePoint bad = end;
   bad.bytes += 64;
@@ -338,13 +338,13 @@ TEST_P(LinearModel, AStateIsRefusedWhereItDoesNotFit) {
   refuses(bad, 0, 64);
   refuses(end, 64, 64);  // not the first bytes
   refuses(end, 0, 0);
-  runtime_->import_state(copy, end, 0, std::span(state).first(64));
+  runtime_->exchange().import_state(copy, end, 0, std::span(state).first(64));
   refuses(end, 0, 64);  // not the next ones
   runtime_->truncate(copy, 0);
   EXPECT_EQ(prefill(copy, 5).size(), 5 * static_cast<size_t>(model_->config().vocab_size));
-  EXPECT_THROW(runtime_->import_state(copy, end, 0, state),
+  EXPECT_THROW(runtime_->exchange().import_state(copy, end, 0, state),
                UsageError);  // it has a state
-  EXPECT_THROW(runtime_->export_state(id, bad, 0, {}), UsageError);
+  EXPECT_THROW(runtime_->exchange().export_state(id, bad, 0, {}), UsageError);
 }
 
 TEST_P(LinearModel, MemoryCountsASharedSnapshotOnce) {

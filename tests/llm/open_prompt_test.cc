@@ -73,7 +73,8 @@ TEST(OpenPrompt, TheBitsOfStepsInEveryFamily) {
 
 std::vector<int64_t> states_of(const Runtime& runtime, SequenceId sequence) {
   std::vector<int64_t> tokens;
-  for (const StatePoint& point : runtime.states(sequence)) tokens.push_back(point.tokens);
+  for (const StatePoint& point : runtime.exchange().states(sequence))
+    tokens.push_back(point.tokens);
   return tokens;
 }
 

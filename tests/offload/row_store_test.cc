@@ -114,9 +114,9 @@ TEST_P(RowStores, OnlyUnseenPagesAreFreed) {
   for (int64_t page = 0; page < rows->pages(); ++page) {
     EXPECT_EQ(rows->blocks()[static_cast<size_t>(page)] == nullptr, page >= 1 && page <= pages);
   }
-  EXPECT_TRUE(rows->can_truncate(640));
-  EXPECT_FALSE(rows->can_truncate(500));
-  EXPECT_TRUE(rows->can_truncate(0));
+  EXPECT_TRUE(rows->retained().can_truncate(640));
+  EXPECT_FALSE(rows->retained().can_truncate(500));
+  EXPECT_TRUE(rows->retained().can_truncate(0));
 }
 
 std::string name_of(const ::testing::TestParamInfo<RowTier>& tested) {

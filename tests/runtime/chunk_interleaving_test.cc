@@ -101,16 +101,16 @@ Outputs run_chunk(RuntimeRun& run, int tokens, const std::function<void()>& fill
     runtime.end_step();
   };
   if (filled) filled();
-  runtime.open_chunk(a, kChunk);
+  runtime.prompts().open_chunk(a, kChunk);
   schedule(
       a, b, layers, tokens,
       [&](int layer, const Part& part) {
-        runtime.begin_piece(a, layer, part.tokens);
+        runtime.prompts().begin_piece(a, layer, part.tokens);
         queued.attend(layer, part);
-        runtime.end_piece();
+        runtime.prompts().end_piece();
       },
       step);
-  runtime.close_chunk(a);
+  runtime.prompts().close_chunk(a);
   step(last);
   return queued.finish();
 }

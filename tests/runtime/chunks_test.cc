@@ -140,12 +140,12 @@ TEST(Chunks, ADroppedChunkLeavesNothing) {
         const SequenceId id = runtime.create();
         Outputs outputs = run.prefill_by_layers(id, 1, whole, 100, 64);
         const KvMemory before = runtime.memory();
-        runtime.open_chunk(id, 100);
+        runtime.prompts().open_chunk(id, 100);
         for (int i = 0; i < pieces; ++i) {
           run.tape().piece({id, 99, whole + i % 2 * 50, 50, StepMode::kPrefill}, i / 2);
         }
-        if (pieces == 5) runtime.begin_piece(id, 2, 50);
-        runtime.drop_chunk(id);
+        if (pieces == 5) runtime.prompts().begin_piece(id, 2, 50);
+        runtime.prompts().drop_chunk(id);
         EXPECT_EQ(runtime.length(id), whole);
         EXPECT_EQ(runtime.memory().device_extra, before.device_extra);
         for (auto& token : run.prefill_by_layers(id, 1, kPrompt - whole, 150, 64)) {
@@ -153,7 +153,7 @@ TEST(Chunks, ADroppedChunkLeavesNothing) {
         }
         for (auto& step : run.decode(id, 1, kSteps)) outputs.push_back(std::move(step));
         expect_same(base, outputs, std::to_string(pieces) + " pieces");
-        runtime.open_chunk(id, 10);
+        runtime.prompts().open_chunk(id, 10);
         runtime.free(id);  // drops it
         EXPECT_THROW(runtime.length(id), UsageError);
       }
@@ -166,12 +166,12 @@ TEST(Chunks, PiecesNeedNotAttend) {
   const Geometry geometry = small_geometry();
   RuntimeRun run({.device = "emulated"}, geometry);
   const SequenceId id = run.runtime().create();
-  run.runtime().open_chunk(id, kPrompt);
+  run.runtime().prompts().open_chunk(id, kPrompt);
   for (int layer = 0; layer < geometry.layers; ++layer) {
     run.tape().piece({id, 1, 0, 200, StepMode::kPrefill}, layer, layer < 2);
     run.tape().piece({id, 1, 200, kPrompt - 200, StepMode::kPrefill}, layer, layer < 2);
   }
-  run.runtime().close_chunk(id);
+  run.runtime().prompts().close_chunk(id);
   Outputs base = by_steps({}, geometry);
   base.erase(base.begin(), base.begin() + kPrompt);
   expect_same(base, run.decode(id, 1, kSteps), "decoded");
@@ -207,17 +207,23 @@ TEST(Chunks, Misuse) {
   const SequenceId id = runtime.create();
   const SequenceId other = runtime.create();
   run.prefill(id, 1, 70, 70);
-  EXPECT_THAT(error_of([&] { runtime.open_chunk(id, 0); }), HasSubstr("allowed: 1 to"));
-  EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 0, 1); }), HasSubstr("no open chunk"));
-  EXPECT_THAT(error_of([&] { runtime.end_piece(); }), HasSubstr("outside a piece"));
-  EXPECT_THAT(error_of([&] { runtime.drop_chunk(id); }), HasSubstr("no open chunk"));
-  runtime.open_chunk(id, 20);
-  EXPECT_THAT(error_of([&] { runtime.open_chunk(other, 20); }), HasSubstr("another chunk"));
-  EXPECT_THAT(error_of([&] { runtime.begin_piece(other, 0, 1); }), HasSubstr("no open chunk"));
-  EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 1, 1); }), HasSubstr("layer 0, the next"));
-  EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 0, 21); }), HasSubstr("allowed: 1 to 20"));
-  EXPECT_THAT(error_of([&] { runtime.close_chunk(id); }), HasSubstr("0 of 3 layers done"));
-  EXPECT_THAT(error_of([&] { runtime.begin_linear_piece(id, 0, 1, {}); }),
+  EXPECT_THAT(error_of([&] { runtime.prompts().open_chunk(id, 0); }), HasSubstr("allowed: 1 to"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_piece(id, 0, 1); }),
+              HasSubstr("no open chunk"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().end_piece(); }), HasSubstr("outside a piece"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().drop_chunk(id); }), HasSubstr("no open chunk"));
+  runtime.prompts().open_chunk(id, 20);
+  EXPECT_THAT(error_of([&] { runtime.prompts().open_chunk(other, 20); }),
+              HasSubstr("another chunk"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_piece(other, 0, 1); }),
+              HasSubstr("no open chunk"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_piece(id, 1, 1); }),
+              HasSubstr("layer 0, the next"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_piece(id, 0, 21); }),
+              HasSubstr("allowed: 1 to 20"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().close_chunk(id); }),
+              HasSubstr("0 of 3 layers done"));
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_linear_piece(id, 0, 1, {}); }),
               HasSubstr("all 0 layers"));
   const StepSequence part{id, 1, StepMode::kDecode};
   for (const auto& call : std::vector<std::function<void()>>{
@@ -228,12 +234,13 @@ TEST(Chunks, Misuse) {
            [&] { runtime.truncate(id, 10); }, [&] { runtime.set_rollback_tokens(id, 5); }}) {
     EXPECT_THAT(error_of(call), HasSubstr("open chunk"));
   }
-  runtime.begin_piece(id, 0, 20);
-  EXPECT_THAT(error_of([&] { runtime.end_piece(); }), HasSubstr("before the append"));
+  runtime.prompts().begin_piece(id, 0, 20);
+  EXPECT_THAT(error_of([&] { runtime.prompts().end_piece(); }), HasSubstr("before the append"));
   EXPECT_THAT(error_of([&] { runtime.end_step(); }), HasSubstr("call end_piece"));
   EXPECT_THAT(error_of([&] { runtime.abort_step(); }), HasSubstr("call drop_chunk"));
-  EXPECT_THAT(error_of([&] { runtime.begin_piece(id, 0, 1); }), HasSubstr("inside a step"));
-  runtime.drop_chunk(id);
+  EXPECT_THAT(error_of([&] { runtime.prompts().begin_piece(id, 0, 1); }),
+              HasSubstr("inside a step"));
+  runtime.prompts().drop_chunk(id);
   EXPECT_EQ(runtime.length(id), 70);
   run.decode(id, 1, 1);
 }
@@ -251,10 +258,10 @@ TEST(Chunks, WithoutMemoryNothingChanges) {
     runtime.reserve(id, kPrompt + kSteps, 100);
     used = run.inner().memory(MemorySpace::kDevice).used_bytes;
     if (tight) {
-      EXPECT_THROW(runtime.open_chunk(id, kPrompt), BudgetError);
+      EXPECT_THROW(runtime.prompts().open_chunk(id, kPrompt), BudgetError);
       EXPECT_EQ(run.inner().memory(MemorySpace::kDevice).used_bytes, used);
     } else {
-      EXPECT_EQ(runtime.chunk_bytes(id, kPrompt), 6u * 64 * 2 * 64);
+      EXPECT_EQ(runtime.prompts().chunk_bytes(id, kPrompt), 6u * 64 * 2 * 64);
     }
     EXPECT_EQ(run.prefill(id, 1, kPrompt, 20).size(), static_cast<size_t>(kPrompt));
   }
@@ -278,12 +285,12 @@ TEST(Chunks, CopiesGiveUpTheirMemory) {
     const SequenceId other = runtime.create(), id = runtime.create();
     run.prefill(other, 2, 2000, 100);
     const uint64_t lent = runtime.memory().device_rows;
-    EXPECT_GE(runtime.chunk_room(), free() + lent);
+    EXPECT_GE(runtime.prompts().chunk_room(), free() + lent);
     Buffer others;
     if (tight) {
       constexpr uint64_t kLeft = 20'000;
       others = run.inner().allocate(MemorySpace::kDevice, free() - kLeft, "others");
-      EXPECT_LT(kLeft, runtime.chunk_bytes(id, 200));
+      EXPECT_LT(kLeft, runtime.prompts().chunk_bytes(id, 200));
       EXPECT_GT(lent, 6 * layer_page);
     }
     Outputs outputs = run.prefill_by_layers(id, 1, 200, 200, 50);

@@ -38,7 +38,7 @@ std::vector<SavedPage> save(Runtime& runtime, SequenceId id, int64_t at_once = 3
       saved.slices.resize((page + 1) * kPageTokens <= length ? bytes.slices : 0);
       views.push_back({saved.rows, saved.slices});
     }
-    runtime.export_pages(id, first, views);
+    runtime.exchange().export_pages(id, first, views);
   }
   return pages;
 }
@@ -55,7 +55,7 @@ void load(Runtime& runtime, SequenceId id, const std::vector<SavedPage>& pages, 
       if (page >= later) view.rows = saved.rows;
       if ((page + 1) * kPageTokens <= tokens) view.slices = saved.slices;
     }
-    runtime.import_pages(id, now, views);
+    runtime.exchange().import_pages(id, now, views);
   }
 }
 
@@ -144,20 +144,20 @@ TEST_P(PagesTest, RefusesWhatIsNoPage) {
   std::vector<std::byte> rows(bytes.rows), slices(bytes.slices);
   const PageSpans whole{rows, slices}, partial{rows, {}};
   const PageSpans both[] = {whole, partial};
-  EXPECT_THROW(runtime.export_pages(id, 1, both), UsageError);
-  EXPECT_THROW(runtime.export_pages(id, 0, {}), UsageError);
-  EXPECT_THROW(runtime.export_pages(id, 0, {&partial, 1}), UsageError);
-  EXPECT_THROW(runtime.export_pages(id, 1, {&whole, 1}), UsageError);
+  EXPECT_THROW(runtime.exchange().export_pages(id, 1, both), UsageError);
+  EXPECT_THROW(runtime.exchange().export_pages(id, 0, {}), UsageError);
+  EXPECT_THROW(runtime.exchange().export_pages(id, 0, {&partial, 1}), UsageError);
+  EXPECT_THROW(runtime.exchange().export_pages(id, 1, {&whole, 1}), UsageError);
   const ConstPageSpans no_rows{{}, {}}, without_slices{rows, {}}, with_slices{rows, slices};
   const ConstPageSpans three[] = {with_slices, without_slices, without_slices};
-  EXPECT_THROW(runtime.import_pages(id, 3, {&without_slices, 1}),
+  EXPECT_THROW(runtime.exchange().import_pages(id, 3, {&without_slices, 1}),
                UsageError);  // behind 70 tokens
   runtime.truncate(id, 64);
-  EXPECT_THROW(runtime.import_pages(id, 65, {&with_slices, 1}), UsageError);
-  EXPECT_THROW(runtime.import_pages(id, 67, three), UsageError);  // in two pages
-  EXPECT_THROW(runtime.import_pages(id, 3, {&no_rows, 1}), UsageError);
+  EXPECT_THROW(runtime.exchange().import_pages(id, 65, {&with_slices, 1}), UsageError);
+  EXPECT_THROW(runtime.exchange().import_pages(id, 67, three), UsageError);  // in two pages
+  EXPECT_THROW(runtime.exchange().import_pages(id, 3, {&no_rows, 1}), UsageError);
   EXPECT_EQ(runtime.length(id), 64);
-  runtime.import_pages(id, 67, std::span(three).first(2));
+  runtime.exchange().import_pages(id, 67, std::span(three).first(2));
   EXPECT_EQ(runtime.length(id), 131);
 }
 
@@ -228,7 +228,7 @@ struct Sourced {
     pending = std::make_shared<SavedRows>(pages);
     lacking = runtime.create();
     const int64_t later = pages_of(tokens) - 1;
-    runtime.attach_pages(lacking, pending, later);
+    runtime.exchange().attach_pages(lacking, pending, later);
     load(runtime, lacking, pages, tokens, later);
   }
   int64_t all_bytes() const { return std::ssize(pages) * std::ssize(pages[0].rows); }
@@ -315,7 +315,7 @@ TEST(PendingPagesTest, WhatLacksRowsIsASequenceLikeOthers) {
 TEST(PendingPagesTest, FetchesTheRestInPieces) {
   Sourced both;
   int calls = 1;
-  while (!both.run.runtime().load_more(both.lacking, 1)) ++calls;
+  while (!both.run.runtime().exchange().load_more(both.lacking, 1)) ++calls;
   EXPECT_EQ(calls, 15);
   EXPECT_FALSE(both.run.runtime().info(both.lacking).pending);
   EXPECT_EQ(both.run.prefill(both.lacking, 3, 50, 50), both.run.prefill(both.whole, 3, 50, 50));
@@ -346,7 +346,8 @@ TEST(PendingPagesTest, DevicesThatCannotWaitRefuse) {
   const SequenceId id = run.runtime().create();
   EXPECT_FALSE(run.runtime().traits().loads_on_demand);
   const std::vector<SavedPage> none;
-  EXPECT_THROW(run.runtime().attach_pages(id, std::make_shared<SavedRows>(none), 1), UsageError);
+  EXPECT_THROW(run.runtime().exchange().attach_pages(id, std::make_shared<SavedRows>(none), 1),
+               UsageError);
 }
 
 }  // namespace

@@ -200,8 +200,8 @@ TEST(RollbackWindow, WhatWasGivenBackIsRefused) {
   EXPECT_THROW(runtime.fork(id, 500), UsageError);
   std::vector<std::byte> rows(runtime.traits().page.rows), slices(runtime.traits().page.slices);
   const PageSpans page{rows, slices};
-  EXPECT_THROW(runtime.export_pages(id, 3, {&page, 1}), UsageError);
-  runtime.export_pages(id, length / kPageTokens - 1, {&page, 1});
+  EXPECT_THROW(runtime.exchange().export_pages(id, 3, {&page, 1}), UsageError);
+  runtime.exchange().export_pages(id, length / kPageTokens - 1, {&page, 1});
   EXPECT_EQ(runtime.length(id), length);
   run.decode(id, 1, 1);
   runtime.free(runtime.fork(id, 0));
@@ -280,8 +280,8 @@ void expect_pages_are_saved_and_loaded(const RunSetup& setup, const HeadShape& h
     std::vector<std::byte> rows(bytes.rows), slices(full ? bytes.slices : 0);
     const PageSpans out{rows, slices};
     const ConstPageSpans in{rows, slices};
-    runtime.export_pages(id, page, {&out, 1});
-    runtime.import_pages(copy, full ? kPageTokens : 300 % kPageTokens, {&in, 1});
+    runtime.exchange().export_pages(id, page, {&out, 1});
+    runtime.exchange().import_pages(copy, full ? kPageTokens : 300 % kPageTokens, {&in, 1});
   }
   expect_same(run.decode(id, 1, 20), run.decode(copy, 1, 20), name_of(setup));
 }

@@ -236,9 +236,9 @@ TEST(ShortSequences, AreSavedAndLoaded) {
         const int64_t now = std::min<int64_t>(kPageTokens, tokens - page * kPageTokens);
         const size_t coded = now == kPageTokens ? slices.size() : 0;
         const std::array saved{PageSpans{rows, std::span(slices).first(coded)}};
-        from.runtime().export_pages(a, page, saved);
+        from.runtime().exchange().export_pages(a, page, saved);
         const std::array loaded{ConstPageSpans{rows, std::span(slices).first(coded)}};
-        to.runtime().import_pages(b, now, loaded);
+        to.runtime().exchange().import_pages(b, now, loaded);
       }
       expect_same(from.decode(a, 1, 80), to.decode(b, 1, 80), std::to_string(tokens));
     }

@@ -129,7 +129,7 @@ TEST_P(PromptReaderTest, LongPromptsTakeTurnsAtTheEndsOfChunks) {
   ASSERT_NE(reading, nullptr);
   const auto two = submit(*server, second, 2);
   while (server->reader().choice() == reading && server->reader().in_chunk()) server->step();
-  const bool by_chunks = server->runtime().chunk_bytes(*reading->sequence, 5000) == 0;
+  const bool by_chunks = server->runtime().prompts().chunk_bytes(*reading->sequence, 5000) == 0;
   const int64_t read = reading->log.size();
   EXPECT_TRUE(by_chunks ? read > 0 && read <= 2048 && read % kPageTokens == 0 : read == 5000)
       << read;

@@ -54,8 +54,8 @@ void World::open_chunk(Draw& draw) {
   }
   copies_pages_ = writes_shared_page(*sequence);
   const SequenceId id = sequence->id;
-  const Outcome opened =
-      attempt(draw, "open_chunk", [&] { runtime_->open_chunk(id, static_cast<int>(tokens)); });
+  const Outcome opened = attempt(
+      draw, "open_chunk", [&] { runtime_->prompts().open_chunk(id, static_cast<int>(tokens)); });
   sequence->busy = true;
   const bool copied = std::exchange(copies_pages_, false);
   if (opened != Outcome::kDone) return;
@@ -73,7 +73,7 @@ bool World::work_on_piece(Draw& draw, bool linear) {
   find(step.parts[0].id).busy = true;
   try {
     linear ? advance_piece(tokens) : attend_piece(tokens);
-    runtime_->end_piece();
+    runtime_->prompts().end_piece();
   } catch (const BudgetError&) {
     drop_chunk();  // descriptors were lost when a step of others was refused
     return false;
@@ -100,7 +100,7 @@ void World::attend_piece(int64_t tokens) {
   const auto input = [&](const std::vector<float>& tensor, int count, int dim) {
     return ConstTensorView::dense(part(tensor, count, dim), DType::kF32, tokens, count, dim);
   };
-  runtime_->begin_piece(step.parts[0].id, layer, static_cast<int>(tokens));
+  runtime_->prompts().begin_piece(step.parts[0].id, layer, static_cast<int>(tokens));
   if (!g.is_shared(layer)) {
     runtime_->append(layer, input(tensors.k, heads.kv_heads, heads.key_dim),
                      input(tensors.v, heads.kv_heads, heads.value_dim), compute_.view());
@@ -114,15 +114,15 @@ void World::attend_piece(int64_t tokens) {
 void World::advance_piece(int64_t tokens) {
   Step& step = *chunk_->step;
   const Chunk::Progress at = chunk_->linear;
-  runtime_->begin_linear_piece(step.parts[0].id, at.layer, static_cast<int>(tokens),
-                               compute_.view());
+  runtime_->prompts().begin_linear_piece(step.parts[0].id, at.layer, static_cast<int>(tokens),
+                                         compute_.view());
   enqueue_linear(step, at.layer, at.done, tokens);
 }
 
 void World::close_chunk() {
   last_ += ", closed";
   try {
-    runtime_->close_chunk(chunk_->step->parts[0].id);
+    runtime_->prompts().close_chunk(chunk_->step->parts[0].id);
   } catch (const DeviceError& error) {
     if (!failed_late()) mismatch(fmt::format("close_chunk failed: {}", error.what()));
     return drop_chunk();
@@ -133,7 +133,7 @@ void World::close_chunk() {
 
 void World::drop_chunk() {
   last_ += ", dropped";
-  runtime_->drop_chunk(chunk_->step->parts[0].id);
+  runtime_->prompts().drop_chunk(chunk_->step->parts[0].id);
   stepped_->run_until_idle();  // its tensors are read until then
   chunk_.reset();
 }

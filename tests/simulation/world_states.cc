@@ -59,7 +59,7 @@ void World::compare_linear(const Step& step) const {
 
 bool World::knows_state(const Sequence& sequence, int64_t tokens) const {
   if (!has_states() || tokens == 0) return true;
-  const std::vector<StatePoint> points = runtime_->states(sequence.id);
+  const std::vector<StatePoint> points = runtime_->exchange().states(sequence.id);
   return std::any_of(points.begin(), points.end(),
                      [&](const StatePoint& point) { return point.tokens == tokens; });
 }
@@ -88,7 +88,7 @@ void World::check_states() const {
           fmt::format("sequence {} has no state at its end, {}", index_of(sequence.id), length));
     }
     int64_t before = 0;
-    for (const StatePoint& point : runtime_->states(sequence.id)) {
+    for (const StatePoint& point : runtime_->exchange().states(sequence.id)) {
       const bool fits =
           point.tokens > before && point.tokens <= length &&
           point.decoded == (sequence.decoded[static_cast<size_t>(point.tokens - 1)] != 0);
@@ -105,7 +105,7 @@ void World::suspend(Draw& draw) {
   constexpr size_t kMaxSequences = 6;
   const Sequence* const from = pick(draw);
   if (from == nullptr || setup_.rollback_windows || sequences_.size() >= kMaxSequences) return;
-  const std::vector<StatePoint> points = runtime_->states(from->id);
+  const std::vector<StatePoint> points = runtime_->exchange().states(from->id);
   if (points.empty()) return;
   const StatePoint point = points[static_cast<size_t>(draw.below(std::ssize(points)))];
   last_ = fmt::format("pages and state of {} at {} of {} to a new sequence", index_of(from->id),
@@ -124,9 +124,9 @@ void World::suspend(Draw& draw) {
   const auto half = static_cast<size_t>(draw.below(static_cast<int64_t>(point.bytes)));
   const SequenceId id = from->id;
   const auto export_all = [&] {
-    runtime_->export_pages(id, 0, spans);
-    runtime_->export_state(id, point, half, std::span(state).subspan(half));
-    runtime_->export_state(id, point, 0, std::span(state).first(half));
+    runtime_->exchange().export_pages(id, 0, spans);
+    runtime_->exchange().export_state(id, point, half, std::span(state).subspan(half));
+    runtime_->exchange().export_state(id, point, 0, std::span(state).first(half));
   };
   find(id).busy = true;
   if (attempt(draw, "export_pages", export_all) != Outcome::kDone) return;
@@ -153,13 +153,14 @@ bool World::resume(Draw& draw, SequenceId id, const StatePoint& point,
     spans.push_back({std::span(pages[page]).first(bytes.rows),
                      std::span(pages[page]).subspan(bytes.rows, full ? bytes.slices : 0)});
   }
-  const auto import_pages = [&] { runtime_->import_pages(id, point.tokens, spans); };
+  const auto import_pages = [&] { runtime_->exchange().import_pages(id, point.tokens, spans); };
   if (attempt(draw, "import_pages", import_pages) != Outcome::kDone) return false;
   const auto half = static_cast<size_t>(draw.between(1, std::ssize(state)));
   // Not yet what the records say, so a failure is met here.
   try {
-    runtime_->import_state(id, point, 0, state.first(half));
-    if (half < state.size()) runtime_->import_state(id, point, half, state.subspan(half));
+    runtime_->exchange().import_state(id, point, 0, state.first(half));
+    if (half < state.size())
+      runtime_->exchange().import_state(id, point, half, state.subspan(half));
     return true;
   } catch (const BudgetError& error) {
     if (fits(error))

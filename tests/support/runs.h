@@ -134,7 +134,7 @@ class RuntimeRun {
     while (tokens > 0) {
       const int now = static_cast<int>(std::min<int64_t>(tokens, chunk));
       const int64_t start = runtime_.length(id);
-      runtime_.open_chunk(id, now);
+      runtime_.prompts().open_chunk(id, now);
       std::vector<float> all;
       for (int layer = 0; layer < runtime_.geometry().layers; ++layer) {
         for (int done = 0; done < now;) {
@@ -146,7 +146,7 @@ class RuntimeRun {
           if (between) between();
         }
       }
-      runtime_.close_chunk(id);
+      runtime_.prompts().close_chunk(id);
       append_split(all, now, outputs);
       tokens -= now;
     }

@@ -89,10 +89,10 @@ class Tape {
 
   // A piece of the sequence's open chunk in one layer; its outputs, if it attends.
   std::vector<float> piece(const Part& part, int layer, bool attend = true) {
-    runtime_.begin_piece(part.sequence, layer, part.tokens);
+    runtime_.prompts().begin_piece(part.sequence, layer, part.tokens);
     std::vector<float> out;
     append_layer({&part, 1}, layer, attend, out);
-    runtime_.end_piece();
+    runtime_.prompts().end_piece();
     return out;
   }
 

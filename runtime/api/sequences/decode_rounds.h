@@ -9,7 +9,7 @@
 #include <span>
 
 #include "runtime/api/sequences/open_step.h"
-#include "runtime/api/sequences/sequence_table.h"
+#include "scheduler/cache/kv_sequence.h"
 
 namespace fasa {
 
@@ -21,30 +21,30 @@ struct DecodeRounds {
   size_t descriptors() const { return static_cast<size_t>(count) * static_cast<size_t>(places); }
 
   // How the rows of the step's decoding sequences are reached: over the link if any are.
-  static RowAccess access(std::span<const StepSequence> sequences, const SequenceTable& table) {
+  static RowAccess access(std::span<const StepPart> sequences) {
     RowAccess access = RowAccess::kLocal;
-    for (const StepSequence& part : sequences) {
+    for (const StepPart& part : sequences) {
       if (part.mode != StepMode::kDecode) continue;
-      access = std::max(access, table.find(part.sequence).rows().access());
+      access = std::max(access, part.sequence->rows().access());
     }
     return access;
   }
   // The most that of() may give, before it is known how rows are reached.
-  static int most(std::span<const StepSequence> sequences) {
+  static int most(std::span<const StepPart> sequences) {
     int longest = 1;
-    for (const StepSequence& part : sequences) {
+    for (const StepPart& part : sequences) {
       if (part.mode == StepMode::kDecode) longest = std::max(longest, part.tokens);
     }
     return longest;
   }
-  static DecodeRounds of(std::span<const StepSequence> sequences, const SequenceTable& table) {
+  static DecodeRounds of(std::span<const StepPart> sequences) {
     const int longest = most(sequences);
     if (longest == 1) return {0, static_cast<int>(sequences.size())};
-    if (access(sequences, table) == RowAccess::kOverLink) {
+    if (access(sequences) == RowAccess::kOverLink) {
       return {longest, static_cast<int>(sequences.size())};
     }
     int tokens = 0;
-    for (const StepSequence& part : sequences) {
+    for (const StepPart& part : sequences) {
       tokens += part.mode == StepMode::kDecode ? part.tokens : 1;
     }
     return {1, tokens};

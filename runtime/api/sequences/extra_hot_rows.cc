@@ -72,12 +72,12 @@ void ExtraHotRows::fit(int64_t tokens, int step_tokens, const Load& load, bool m
   set(best);
 }
 
-void ExtraHotRows::widen(std::span<const StepSequence> sequences) {
+void ExtraHotRows::widen(std::span<const StepPart> sequences) {
   const int reserved_slots = sequences_.store().hot_rows();
   if (!wanted_) return;
   if (reserved_slots < *wanted_) return;  // even the wanted rows did not fit
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    KvSequence& sequence = *part.sequence;
     HotRows* const hot = sequence.rows().hot_rows();
     if (part.mode != StepMode::kDecode || hot == nullptr || !hot->may_widen()) continue;
     const int64_t reserved = sequence.rows().pages() * kPageTokens;

@@ -34,7 +34,7 @@ class ExtraHotRows {
   // Device memory of a sequence with as few hot rows as fit() may choose.
   uint64_t min_bytes(int64_t tokens, int step_tokens) const;
   // Call it last when a step allocates memory: it cannot fail for lack of memory.
-  void widen(std::span<const StepSequence> sequences);
+  void widen(std::span<const StepPart> sequences);
   // Frees extra hot rows, if that leaves `bytes` bytes free. Waits for all work; the caller
   // describes an open step's sequences again.
   bool reclaim(MemorySpace space, size_t bytes);

@@ -14,14 +14,24 @@
 
 namespace fasa {
 
+class KvSequence;
+
 struct StepSequence {
   SequenceId sequence;
   int tokens = 1;  // new tokens; for kDecode 1, or up to SequenceInfo::max_decoded
   StepMode mode = StepMode::kDecode;
 };
 
+// A sequence of an open step, which outlives it.
+struct StepPart {
+  SequenceId id = {};
+  KvSequence* sequence = nullptr;
+  int tokens = 1;
+  StepMode mode = StepMode::kDecode;
+};
+
 struct OpenStep {
-  std::vector<StepSequence> sequences;
+  std::vector<StepPart> sequences;
   StepContext tables;
   // Attention if a sequence decodes several tokens, see DecodeRounds. `round_members`: the index
   // among `sequences` of each of the slot's descriptors of rounds.

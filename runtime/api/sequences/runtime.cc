@@ -17,13 +17,13 @@ void require_resume_point(const char* call, const KvSequence& sequence, int64_t 
     throw UsageError(fmt::format("{} {}; allowed: 0 to the sequence's length, {}", call, tokens,
                                  sequence.length()));
   }
-  if (!sequence.can_truncate_to(tokens)) {
+  if (!sequence.rollback.can_truncate_to(tokens)) {
     throw UsageError(
         fmt::format("{} {} of {} tokens: pages that it needs were freed; allowed: 0, or at most {} "
                     "tokens before the end (set_rollback_tokens)",
-                    call, tokens, sequence.length(), sequence.rollback_tokens()));
+                    call, tokens, sequence.length(), sequence.rollback.tokens()));
   }
-  const int64_t nearest = sequence.memory_point(tokens);
+  const int64_t nearest = sequence.rollback.memory_point(tokens);
   if (nearest == tokens) return;
   throw UsageError(
       fmt::format("{} {}: the state of the layers with linear attention is not known there; "
@@ -72,7 +72,8 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
       recorder_(streams_, prefetch_, memory_, config.device.graphs),
       timing_(streams_, prefetch_),
       describer_(streams_, max_steps),
-      chunk_rows_(device, streams_, "a layer's rows of a prompt") {
+      prompts_(streams_, prefetch_, memory_, describer_),
+      exchange_(streams_, prefetch_, memory_, describer_, prompts_, traits_) {
   if (config.device.graphs && device.graphs() != nullptr) prefetch_.plan_coarsely();
   device.add_reclaimer(*this);
 }
@@ -80,7 +81,7 @@ Runtime::Runtime(Device& device, const Config& config, const Geometry& geometry,
 Runtime::~Runtime() {
   engine_.device().remove_reclaimer(*this);
   try {
-    if (streams_.step()) await_aborted();
+    if (streams_.step()) streams_.await_aborted();
     streams_.step().reset();
     streams_.wait(streams_.latest());  // all memory leaves
   } catch (const std::exception&) {
@@ -88,37 +89,20 @@ Runtime::~Runtime() {
   }
 }
 
-void Runtime::settle() {
-  streams_.wait(streams_.latest());
-  streams_.require();
-}
-
-void Runtime::require_no_step(const char* call) {
-  if (streams_.step()) {
-    throw UsageError(fmt::format("{} inside a step; call end_step or abort_step first", call));
-  }
-}
-
-KvSequence& Runtime::require_idle(const char* call, SequenceId id) {
-  require_no_step(call);
-  require_no_chunk(call, id);
-  return sequences_.find_usable(id);
-}
-
 void Runtime::reserve(SequenceId id, int64_t tokens, int step_tokens) {
-  memory_.reserve(require_idle("reserve", id), tokens, step_tokens);
+  memory_.reserve(prompts_.require_idle("reserve", id), tokens, step_tokens);
 }
 
 // An error names all the memory that a sequence needs, not only the first part that does not fit.
 SequenceId Runtime::fork(SequenceId id, int64_t tokens) {
-  KvSequence& parent = require_idle("fork", id);
+  KvSequence& parent = prompts_.require_idle("fork", id);
   require_resume_point("fork at token", parent, tokens);
   parent.rows().load(pages_of(tokens) - 1, pages_of(tokens));
-  return sequences_.fork(parent, tokens, stream_for_memories(parent));
+  return sequences_.fork(parent, tokens, streams_.for_memories(parent));
 }
 
 void Runtime::truncate(SequenceId id, int64_t tokens) {
-  KvSequence& sequence = require_idle("truncate", id);
+  KvSequence& sequence = prompts_.require_idle("truncate", id);
   require_resume_point("truncate to", sequence, tokens);
   if (sequence.rows().memory().copies > 0) streams_.wait_for(sequence);  // some of them leave
   sequence.rows().load(pages_of(tokens) - 1, pages_of(tokens));
@@ -126,15 +110,15 @@ void Runtime::truncate(SequenceId id, int64_t tokens) {
 }
 
 void Runtime::mark_resume_point(SequenceId id) {
-  require_no_step("mark_resume_point");
-  sequences_.find_usable(id).mark_turn();
+  streams_.require_no_step("mark_resume_point");
+  sequences_.find_usable(id).rollback.mark_turn();
 }
 
 void Runtime::hold_resume_point(SequenceId id, int64_t tokens) {
-  require_no_step("hold_resume_point");
+  streams_.require_no_step("hold_resume_point");
   if (tokens < 1)
     throw UsageError(fmt::format("hold_resume_point: {}; allowed: 1 or more", tokens));
-  sequences_.find_usable(id).hold(tokens);
+  sequences_.find_usable(id).rollback.hold(tokens);
 }
 
 double Runtime::read_back_seconds(const KvSequence& sequence) const {
@@ -151,11 +135,11 @@ double Runtime::read_back_seconds(const KvSequence& sequence) const {
 SequenceInfo Runtime::info(SequenceId id) const {
   const KvSequence& sequence = sequences_.find(id);
   const PendingPages* const pending = sequence.rows().view().pending;
-  int64_t held = sequence.held();
-  if (held > sequence.length() || sequence.resume_point(held) != held) held = 0;
+  int64_t held = sequence.rollback.held();
+  if (held > sequence.length() || sequence.rollback.resume_point(held) != held) held = 0;
   return {.length = sequence.length(),
-          .rollback_tokens = sequence.rollback_tokens(),
-          .first_page = sequence.first_page(),
+          .rollback_tokens = sequence.rollback.tokens(),
+          .first_page = sequence.rollback.first_page(),
           .max_decoded = max_decoded(sequence),
           .max_drafted = max_drafted(sequence),
           .read_back_seconds = read_back_seconds(sequence),
@@ -165,30 +149,25 @@ SequenceInfo Runtime::info(SequenceId id) const {
 }
 
 void Runtime::set_rollback_tokens(SequenceId id, int64_t tokens) {
-  require_no_step("set_rollback_tokens");
-  require_no_chunk("set_rollback_tokens", id);
+  streams_.require_no_step("set_rollback_tokens");
+  prompts_.require_none("set_rollback_tokens", id);
   if (tokens < 0)
     throw UsageError(fmt::format("set_rollback_tokens: {}; allowed: 0 or more", tokens));
-  sequences_.find_usable(id).set_rollback_tokens(tokens);
+  sequences_.find_usable(id).rollback.set_tokens(tokens);
 }
 
 void Runtime::free(SequenceId id) {
-  require_no_step("free");
-  if (chunk_ && chunk_->sequence == id) drop_chunk(id);
+  streams_.require_no_step("free");
+  if (prompts_.is_open(id)) prompts_.drop_chunk(id);
   streams_.wait_for(sequences_.find(id));  // its private memory leaves
   sequences_.free(id);
-}
-
-const Stream& Runtime::stream_for_memories(const KvSequence& sequence) {
-  if (!sequence.memories().empty()) streams_.order(streams_.latest());
-  return engine_.control_stream();
 }
 
 KvMemory Runtime::memory() const {
   KvMemory memory;
   memory.device_scratch = engine_.bytes() + recorder_.bytes();
   for (const DescriptorBuffer& slot : streams_.slots()) memory.device_scratch += slot.bytes();
-  memory.device_extra += engine_.scratch().wide_bytes() + chunk_rows_.bytes();
+  memory.device_extra += engine_.scratch().wide_bytes() + prompts_.device_bytes();
   sequences_.add_to(memory);
   return memory;
 }
@@ -204,18 +183,18 @@ bool Runtime::reclaim(MemorySpace space, size_t bytes) {
 }
 
 FetchMetrics Runtime::metrics() {
-  settle();
+  streams_.settle();
   return engine_.counters().read(settings_.layout, engine_.control());
 }
 
 void Runtime::reset_metrics() {
-  settle();
+  streams_.settle();
   engine_.counters().reset(engine_.control());
 }
 
 void Runtime::set_predictor(Predictor* predictor) {
-  require_no_step("set_predictor");
-  settle();  // later steps are planned differently
+  streams_.require_no_step("set_predictor");
+  streams_.settle();  // later steps are planned differently
   recorder_.clear();
   prefetch_.set_predictor(predictor);
 }

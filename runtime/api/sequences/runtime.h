@@ -16,8 +16,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,10 +23,11 @@
 #include "kernels/linear_params.h"
 #include "kernels/params.h"
 #include "offload/device.h"
-#include "offload/store/retention.h"
 #include "runtime/api/kv_metrics.h"
-#include "runtime/api/sequences/open_chunk.h"
 #include "runtime/api/sequences/open_step.h"
+#include "runtime/api/sequences/page_exchange.h"
+#include "runtime/api/sequences/prompt_chunks.h"
+#include "runtime/api/sequences/runtime_traits.h"
 #include "runtime/api/sequences/step_describer.h"
 #include "runtime/api/sequences/step_memory.h"
 #include "runtime/api/sequences/step_recorder.h"
@@ -57,40 +56,8 @@ struct SequenceInfo {
   // they are on the device.
   double read_back_seconds = 0;
   int64_t held = 0;      // the length of hold_resume_point(), if it is a resume point; 0: none
-  bool pending = false;  // some contents are not in memory yet (Runtime::attach_pages)
+  bool pending = false;  // some contents are not in memory yet (PageExchange::attach_pages)
   bool lost = false;     // and cannot be loaded
-};
-
-// Bytes of one page of a sequence, all layers.
-struct PageBytes {
-  size_t rows = 0;
-  size_t window_rows = 0;  // last part of `rows`; pages may lack it, see set_rollback_tokens()
-  size_t slices = 0;
-
-  bool operator==(const PageBytes&) const = default;
-};
-
-// What follows from a runtime's settings, and never changes.
-struct RuntimeTraits {
-  RowDType row_dtype = RowDType::kBF16;
-  PageBytes page;
-  Retention retention = {};      // of the pages that sequences free
-  bool loads_on_demand = false;  // see Runtime::attach_pages()
-  bool chunks = false;           // see Runtime::open_chunk()
-
-  // True if a sequence that has all rows from page `first_page` on can be truncated to `tokens`
-  // tokens.
-  bool can_truncate(int64_t first_page, int64_t tokens) const {
-    return retention.can_truncate(first_page, tokens);
-  }
-};
-
-// A page outside of a runtime.
-struct PageSpans {
-  std::span<std::byte> rows, slices;
-};
-struct ConstPageSpans {
-  std::span<const std::byte> rows, slices;
 };
 
 class Runtime : private MemoryReclaimer {
@@ -136,7 +103,7 @@ class Runtime : private MemoryReclaimer {
   // be forked): `tokens`; if pages that it needs were freed, the held length, or 0. With layers of
   // linear attention: its length, a snapshot of their state, or 0.
   int64_t resume_point(SequenceId id, int64_t tokens) const {
-    return sequences_.find(id).resume_point(tokens);
+    return sequences_.find(id).rollback.resume_point(tokens);
   }
   // Says that the sequence will be cut at its present length: layers with linear attention keep a
   // snapshot of their state there, as at the end of a turn.
@@ -194,114 +161,29 @@ class Runtime : private MemoryReclaimer {
   void end_step(std::span<const int> kept = {});
   void abort_step();
 
-  // A chunk of a prompt is worked layer by layer: each layer takes all of its tokens, in pieces,
-  // before the next layer begins. A piece is a step of one layer of one sequence. Rows on the host
-  // come back to the device once a layer and chunk, and the device has one layer's rows of the
-  // whole context meanwhile. Results have the bits of steps. One chunk is open at a time; between
-  // its pieces, steps of other sequences and calls for them are allowed. Calls that change the
-  // chunk's sequence throw UsageError until it is closed or dropped, except free(), which drops it.
-  //
-  // Bytes of device memory that a chunk which ends at `tokens` tokens takes besides the sequence's.
-  uint64_t chunk_bytes(SequenceId id, int64_t tokens) const;
-  // Device memory for chunks, and for what their caller keeps meanwhile: what is free, and device
-  // copies of rows (placement.rows = auto). make_chunk_room() gives copies up so that `bytes` bytes
-  // are free, if that suffices.
-  uint64_t chunk_room() const;
-  void make_chunk_room(uint64_t bytes);
-  // Takes memory that is free, and that of copies: nothing else is given up for it. Throws
-  // UsageError (not RuntimeTraits::chunks; a chunk or a step is open), BudgetError; then nothing
-  // has changed.
-  void open_chunk(SequenceId id, int tokens);
-  // The next `tokens` tokens of `layer`; layers in order. Then append() of that layer, unless it
-  // shares another's rows, attend() if its result is wanted, and end_piece(). Throws BudgetError
-  // only if memory for descriptors was lost meanwhile; then nothing has changed.
-  void begin_piece(SequenceId id, int layer, int tokens);
-  // The same for layers with linear attention, which count for themselves: linear_parts(), whose
-  // kernels the caller runs on `stream`, then end_piece(). The order of attention and linear layers
-  // is the caller's.
-  void begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream);
-  void end_piece();
-  // All layers have all tokens: they are the sequence's.
-  void close_chunk(SequenceId id);
-  // Ends an open piece too. The sequence has the tokens that it had before open_chunk().
-  void drop_chunk(SequenceId id);
+  // Prompts layer by layer, and pages and states out of the runtime and into it.
+  PromptChunks& prompts() { return prompts_; }
+  const PromptChunks& prompts() const { return prompts_; }
+  PageExchange& exchange() { return exchange_; }
+  const PageExchange& exchange() const { return exchange_; }
 
   // Reads stored keys and values of `layer` at positions first, first + 1, ... -> k [tokens,
   // kv_heads, key_dim] and v [tokens, kv_heads, value_dim], converted from the rows' dtype to the
   // tensors'. Committed tokens only, inside or outside a step. Enqueues only. Throws UsageError.
   void read(SequenceId id, int layer, int64_t first, TensorView k, TensorView v, StreamView stream);
 
-  // The states that the sequence has in layers with linear attention, by tokens.
-  std::vector<StatePoint> states(SequenceId id) const;
-  // Sequences as pages of kPageTokens tokens, for callers that store them elsewhere. Outside steps
-  // only. Pages fit runtimes with the same geometry, settings, row dtype and slice dimensions.
-  //
-  // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
-  // beyond the last token and window rows that were given back are zero. Waits once. Throws
-  // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
-  void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
-  // Appends `tokens` tokens after whole pages, from pages with at least as many; with the slices of
-  // those that they fill. Rows may be omitted from pages that attach_pages() named. Window rows
-  // may be omitted from any page; those of all earlier pages are then given back. Waits once.
-  // Throws UsageError, BudgetError; then nothing has changed.
-  void import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages);
-
-  // With layers of linear attention pages are not all: a sequence also has a state. export_state()
-  // copies bytes of one of states() from `offset` on, which wait like pages.
-  // import_state() takes them, in order, after import_pages() of exactly the point's tokens; steps
-  // need it. Throw UsageError, and import_state() BudgetError: nothing has changed.
-  void export_state(SequenceId id, const StatePoint& point, size_t offset,
-                    std::span<std::byte> bytes);
-  void import_state(SequenceId id, const StatePoint& point, size_t offset,
-                    std::span<const std::byte> bytes);
-
-  // Rows of the first `pages` pages come from `pending` when a decode step selects them. Other
-  // readers (prefill, read, export_pages, a fork's last page) load the rows they need first. The
-  // last page of a sequence needs its rows from the start. The call that needs rows throws the
-  // errors of `pending`; in a step that is attend(), and aborting the step undoes it. Throws
-  // UsageError unless the runtime loads on demand (the cpu device, most settings).
-  void attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages);
-  // Loads about `max_bytes` of the missing rows. Returns true once no rows are missing.
-  bool load_more(SequenceId id, size_t max_bytes);
-
   KvMemory memory() const;
   FetchMetrics metrics();  // waits for enqueued work
   void reset_metrics();
 
  private:
-  void settle();  // waits for all work
   int max_decoded(const KvSequence& sequence) const;
   int max_drafted(const KvSequence& sequence) const;
   double read_back_seconds(const KvSequence& sequence) const;
-  void require_no_step(const char* call);
-  void require_no_chunk(const char* call, SequenceId id) const;
-  // The sequence, which no step and no chunk works for.
-  KvSequence& require_idle(const char* call, SequenceId id);
-  OpenChunk& require_chunk(const char* call, SequenceId id);
-  LayerPlan plan_piece(const KvSequence& sequence, int layer) const;
-  struct PieceCall {
-    const char* name;
-    OpenChunk::Progress OpenChunk::*progress;
-    int layer;
-    int layers;  // of its kind
-    int tokens;
-  };
-  OpenStep open_piece(SequenceId id, const PieceCall& call);
-  void start_piece(OpenStep step);
-  void code_slices(KvSequence& sequence);
-  void copy_out(const KvSequence& sequence, int64_t first, std::span<const PageSpans> pages);
-  void copy_in(const KvSequence& sequence, int64_t first, std::span<const ConstPageSpans> pages);
-  // Waits for all of them together.
-  void copy(std::span<const CopyRange> ranges, CopyKind kind);
-  // Loads the rows that these sequences read before their sets are known.
-  void load_for(std::span<const StepSequence> sequences);
-  // The control stream; behind earlier steps if they may write what `sequence` remembers.
-  const Stream& stream_for_memories(const KvSequence& sequence);
   void begin_memories(OpenStep& step);
   OpenStep& require_step(const char* call, int layer, int OpenStep::*next);
   void check_kept(const OpenStep& step, std::span<const int> kept) const;
-  void check_step(std::span<const StepSequence> sequences);
-  void await_aborted();  // waits until the open step's work has finished or failed
+  std::vector<StepPart> find_parts(std::span<const StepSequence> sequences);
   bool reclaim(MemorySpace space, size_t bytes) override;
 
   const StepSettings settings_;
@@ -314,8 +196,8 @@ class Runtime : private MemoryReclaimer {
   StepRecorder recorder_;
   StepTiming timing_;
   StepDescriber describer_;
-  std::optional<OpenChunk> chunk_;
-  StepBuffer chunk_rows_;  // LayerRows of the open chunk
+  PromptChunks prompts_;
+  PageExchange exchange_;
 };
 
 }  // namespace fasa

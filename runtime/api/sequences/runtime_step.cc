@@ -27,13 +27,14 @@ int Runtime::max_drafted(const KvSequence& sequence) const {
   return sequence.linear() != nullptr ? std::min(most, sequence.linear()->max_drafted()) : most;
 }
 
-void Runtime::check_step(std::span<const StepSequence> sequences) {
-  require_no_step("begin_step");
+std::vector<StepPart> Runtime::find_parts(std::span<const StepSequence> sequences) {
+  streams_.require_no_step("begin_step");
   if (sequences.empty()) throw UsageError("begin_step: no sequences");
+  std::vector<StepPart> parts;
   std::unordered_set<uint64_t> seen;
   for (const StepSequence& part : sequences) {
-    require_no_chunk("begin_step", part.sequence);
-    const KvSequence& sequence = sequences_.find_usable(part.sequence);
+    prompts_.require_none("begin_step", part.sequence);
+    KvSequence& sequence = sequences_.find_usable(part.sequence);
     if (!seen.insert(index_of(part.sequence)).second) {
       throw UsageError(
           fmt::format("begin_step: sequence {} occurs twice", index_of(part.sequence)));
@@ -49,15 +50,17 @@ void Runtime::check_step(std::span<const StepSequence> sequences) {
       throw UsageError(fmt::format("begin_step: {} tokens in one sequence; allowed: {}",
                                    sequence.length() + part.tokens, INT32_MAX));
     }
+    parts.push_back({part.sequence, &sequence, part.tokens, part.mode});
   }
+  return parts;
 }
 
-void Runtime::begin_step(std::span<const StepSequence> sequences) {
-  check_step(sequences);
-  load_for(sequences);
-  describer_.make_room(DecodeRounds::most(sequences));
+void Runtime::begin_step(std::span<const StepSequence> called) {
   OpenStep step;
-  step.sequences.assign(sequences.begin(), sequences.end());
+  step.sequences = find_parts(called);
+  const std::span<const StepPart> sequences = step.sequences;
+  memory_.load_for(sequences);
+  describer_.make_room(DecodeRounds::most(sequences));
   step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
   streams_.require(sequences);
@@ -68,12 +71,12 @@ void Runtime::begin_step(std::span<const StepSequence> sequences) {
   timing_.read(step.slot_index);
   describer_.advance();
   Fence before = sequences_.take_fence();
-  for (const StepSequence& part : sequences) {
-    before = std::max(before, sequences_.find(part.sequence).overwritten());
+  for (const StepPart& part : sequences) {
+    before = std::max(before, part.sequence->overwritten());
   }
   streams_.order(before);
-  for (const StepSequence& part : sequences) {
-    streams_.note_control_work(sequences_.find(part.sequence));
+  for (const StepPart& part : sequences) {
+    streams_.note_control_work(*part.sequence);
   }
   describer_.describe(step);
   const PrefetchPlan prefetch = timing_.plan(step);
@@ -92,9 +95,9 @@ void Runtime::begin_step(std::span<const StepSequence> sequences) {
 
 void Runtime::begin_memories(OpenStep& step) {
   int64_t first = 0;
-  for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
-    sequence.begin(part.tokens, part.mode, false, stream_for_memories(sequence));
+  for (const StepPart& part : step.sequences) {
+    KvSequence& sequence = *part.sequence;
+    sequence.begin(part.tokens, part.mode, false, streams_.for_memories(sequence));
     if (const LinearState* const state = sequence.linear()) {
       const auto parts = state->parts(0, part.tokens, first);
       step.linear.insert(step.linear.end(), parts.begin(), parts.end());
@@ -222,18 +225,18 @@ void Runtime::check_kept(const OpenStep& step, std::span<const int> kept) const 
                     kept.size(), step.sequences.size()));
   }
   for (size_t i = 0; i < kept.size(); ++i) {
-    const StepSequence& part = step.sequences[i];
+    const StepPart& part = step.sequences[i];
     if (kept[i] < 1 || kept[i] > part.tokens) {
       throw UsageError(fmt::format("end_step: {} tokens stay of sequence {}; allowed: 1 to {}",
-                                   kept[i], index_of(part.sequence), part.tokens));
+                                   kept[i], index_of(part.id), part.tokens));
     }
     if (kept[i] == part.tokens) continue;
-    const int most = max_drafted(sequences_.find(part.sequence));
+    const int most = max_drafted(*part.sequence);
     if (part.mode == StepMode::kDecode && part.tokens <= most) continue;
     throw UsageError(
         fmt::format("end_step: {} of {} tokens stay of sequence {}; allowed: all, or a part of a "
                     "decode step of up to {} tokens",
-                    kept[i], part.tokens, index_of(part.sequence), most));
+                    kept[i], part.tokens, index_of(part.id), most));
   }
 }
 
@@ -261,8 +264,8 @@ void Runtime::end_step(std::span<const int> kept) {
   executor.record_written_back(step.slot->written_back());
   if (!step.launched) step.slot->mark_streams(executor.streams());
   for (size_t i = 0; i < step.sequences.size(); ++i) {
-    const StepSequence& part = step.sequences[i];
-    sequences_.find(part.sequence).commit(kept.empty() ? part.tokens : kept[i]);
+    const StepPart& part = step.sequences[i];
+    part.sequence->commit(kept.empty() ? part.tokens : kept[i]);
   }
   timing_.ended(step);
   if (step.decodes) {
@@ -278,29 +281,17 @@ void Runtime::abort_step() {
   OpenStep& step = *streams_.step();
   if (step.piece) throw UsageError("abort_step inside a piece; call drop_chunk");
   try {
-    await_aborted();
+    streams_.await_aborted();
     if (step.failure) {
       log_warning(fmt::format("the aborted step had failed: {}", *step.failure));
     }
   } catch (const std::bad_alloc&) {
     // No memory for the message.
   }
-  for (const StepSequence& part : step.sequences) {
-    sequences_.find(part.sequence).abort(step.computed);
+  for (const StepPart& part : step.sequences) {
+    part.sequence->abort(step.computed);
   }
   streams_.step().reset();
-}
-
-void Runtime::await_aborted() {
-  OpenStep& step = *streams_.step();
-  try {
-    if (!step.failure && step.enqueued) step.slot->mark_done(step.compute);
-  } catch (const DeviceError& error) {
-    streams_.fail_step(error.what());
-  } catch (const std::bad_alloc&) {
-    engine_.device().synchronize(step.compute);
-  }
-  streams_.wait_for_step();
 }
 
 }  // namespace fasa

@@ -68,8 +68,8 @@ void StepDescriber::list(OpenStep& step) const {
   code.clear();
   window_rows.clear();
   int64_t write_back_pages = 0;
-  for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : step.sequences) {
+    KvSequence& sequence = *part.sequence;
     SequenceDesc desc = sequence.describe();
     if (sequence.stale()) restore.push_back(desc);
     if (const auto uncoded = sequence.code_slices()) code.push_back(*uncoded);
@@ -98,7 +98,7 @@ void StepDescriber::list(OpenStep& step) const {
 
 void StepDescriber::restore(const OpenStep& step) const {
   if (!engine_.restore(*step.slot)) return;
-  for (const StepSequence& part : step.sequences) sequences_.find(part.sequence).restored();
+  for (const StepPart& part : step.sequences) part.sequence->restored();
 }
 
 void StepDescriber::code(const DescriptorBuffer& slot) const {
@@ -126,8 +126,8 @@ void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
 
 void StepDescriber::describe(OpenStep& step) {
   const StreamView control = engine_.control();
-  for (const StepSequence& part : step.sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : step.sequences) {
+    KvSequence& sequence = *part.sequence;
     const int64_t before = step.piece ? step.piece->start - sequence.length() : 0;
     sequence.upload_tables(control);
     sequence.prepare(static_cast<int>(before) + part.tokens, control);
@@ -157,7 +157,7 @@ void StepDescriber::list_rounds(OpenStep& step) {
   window_rows.clear();
   const auto& whole = step.slot->host(DescriptorBuffer::kStep);
   const auto& whole_in_window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
-  const DecodeRounds rounds = DecodeRounds::of(step.sequences, sequences_);
+  const DecodeRounds rounds = DecodeRounds::of(step.sequences);
   const auto add = [&](size_t member, int round, int token) {
     SequenceDesc desc = token_of(whole[member], token);
     desc.step_number = step_number_ + round;
@@ -179,12 +179,12 @@ void StepDescriber::list_rounds(OpenStep& step) {
 // Allocates per round: a step of several tokens takes as long as many allocations.
 void StepDescriber::describe_rounds(OpenStep& step) const {
   using Kind = DescriptorBuffer::Kind;
-  const DecodeRounds rounds = DecodeRounds::of(step.sequences, sequences_);
+  const DecodeRounds rounds = DecodeRounds::of(step.sequences);
   step.rounds.assign(static_cast<size_t>(rounds.count), step.tables);
   size_t first = 0;
   for (StepContext& round : step.rounds) {
     round.round = static_cast<int>(first) / rounds.places;
-    round.decoded = DecodeRounds::access(step.sequences, sequences_);
+    round.decoded = DecodeRounds::access(step.sequences);
     round.on_device = step.slot->device(Kind::kRounds) + first;
     round.on_host = std::span(step.slot->host(Kind::kRounds))
                         .subspan(first, static_cast<size_t>(rounds.places));

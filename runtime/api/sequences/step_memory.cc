@@ -58,7 +58,7 @@ void StepMemory::reserve(KvSequence& sequence, int64_t tokens, int step_tokens) 
   choose_access(sequence, tokens);
   // A sequence that grows, or has others beside it, shares memory: only the allocations can tell.
   if (sequences_.size() == 1 && sequence.rows().pages() == 0 && engine_.scratch().bytes() == 0) {
-    require_room(tokens, step_tokens, sequence.rollback_tokens());
+    require_room(tokens, step_tokens, sequence.rollback.tokens());
   }
   if (tokens > sequence.length()) own_last_page(sequence);
   ensure_scratch(capacities_for(engine_.settings(), {.context = tokens,
@@ -100,14 +100,14 @@ void StepMemory::own_last_page(KvSequence& sequence) {
   sequence.make_last_page_private(engine_.control());
 }
 
-void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
+void StepMemory::ensure_step_scratch(std::span<const StepPart> sequences) {
   const StepSettings& settings = engine_.settings();
-  const RowAccess decoded = DecodeRounds::access(sequences, sequences_);
+  const RowAccess decoded = DecodeRounds::access(sequences);
   int tokens = 0;
   DecodeCapacities decode;
   PrefillCapacities prefill;
-  for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    const KvSequence& sequence = *part.sequence;
     tokens += part.tokens;
     if (part.mode == StepMode::kDecode) {
       const Load load{.context = sequence.length() + part.tokens,
@@ -124,16 +124,16 @@ void StepMemory::ensure_step_scratch(std::span<const StepSequence> sequences) {
     }
   }
   // Scratch is indexed by the place in a round, a prefill's state by the token.
-  if (decode.count > 0) decode.count = DecodeRounds::of(sequences, sequences_).places;
+  if (decode.count > 0) decode.count = DecodeRounds::of(sequences).places;
   if (prefill.tokens > 0) prefill.tokens = tokens;
   ensure_scratch({decode, prefill});
 }
 
 // Runs before pages are allocated, so that these can be reused.
-void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
-    const int64_t pages = sequence.droppable();
+void StepMemory::drop_pages(std::span<const StepPart> sequences) {
+  for (const StepPart& part : sequences) {
+    KvSequence& sequence = *part.sequence;
+    const int64_t pages = sequence.rollback.droppable();
     if (pages < kPagesDroppedTogether) continue;
     wait_for_copies(sequence);
     sequence.drop_pages();
@@ -143,16 +143,16 @@ void StepMemory::drop_pages(std::span<const StepSequence> sequences) {
 }
 
 // From memory that is left: nothing is given up for it.
-void StepMemory::lend(std::span<const StepSequence> sequences) {
+void StepMemory::lend(std::span<const StepPart> sequences) {
   const LeftoversScope leftovers(takes_leftovers_);
   engine_.scratch().widen_waves();
-  for (const StepSequence& part : sequences) lend_copies(part);
+  for (const StepPart& part : sequences) lend_copies(part);
   hot_rows_.widen(sequences);
 }
 
-void StepMemory::lend_copies(const StepSequence& part) {
+void StepMemory::lend_copies(const StepPart& part) {
   const LeftoversScope leftovers(takes_leftovers_);
-  KvSequence& sequence = sequences_.find(part.sequence);
+  KvSequence& sequence = *part.sequence;
   sequences_.store().lend_copies(sequence.rows(), pages_of(sequence.length()),
                                  pages_of(sequence.length() + part.tokens));
 }
@@ -166,11 +166,11 @@ void StepMemory::reserve_memories(KvSequence& sequence) {
   }
 }
 
-void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& guard) {
+void StepMemory::prepare(std::span<const StepPart> sequences, MemoryGuard& guard) {
   drop_pages(sequences);
   // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    KvSequence& sequence = *part.sequence;
     guard.watch(sequence);
     reserve_memories(sequence);  // before rows, which may take what is left
     own_last_page(sequence);
@@ -178,33 +178,33 @@ void StepMemory::prepare(std::span<const StepSequence> sequences, MemoryGuard& g
   int64_t tokens = 0;
   int new_tokens = 1;
   ExtraHotRows::Load load{.count = static_cast<int>(sequences.size())};
-  for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    const KvSequence& sequence = *part.sequence;
     tokens = std::max(tokens, sequence.length() + part.tokens);
     if (part.mode == StepMode::kPrefill) new_tokens = std::max(new_tokens, part.tokens);
     load.held += sequence.device_bytes();
   }
   hot_rows_.fit(tokens, new_tokens, load, true);
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    KvSequence& sequence = *part.sequence;
     choose_access(sequence, sequence.length() + part.tokens);
   }
   ensure_step_scratch(sequences);
-  const DecodeRounds rounds = DecodeRounds::of(sequences, sequences_);
+  const DecodeRounds rounds = DecodeRounds::of(sequences);
   for (DescriptorBuffer& slot : streams_.slots()) {
     slot.ensure({.count = sequences.size(), .of_rounds = rounds.descriptors()});
   }
-  for (const StepSequence& part : sequences) {
-    KvSequence& sequence = sequences_.find(part.sequence);
+  for (const StepPart& part : sequences) {
+    KvSequence& sequence = *part.sequence;
     sequence.reserve(sequence.length() + part.tokens);
   }
   lend(sequences);
   streams_.require(sequences);
 }
 
-void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
+void StepMemory::prepare_chunk(const StepPart& chunk, MemoryGuard& guard) {
   drop_pages({&chunk, 1});
-  KvSequence& sequence = sequences_.find(chunk.sequence);
+  KvSequence& sequence = *chunk.sequence;
   guard.watch(sequence);
   reserve_memories(sequence);
   own_last_page(sequence);
@@ -218,6 +218,18 @@ void StepMemory::prepare_chunk(const StepSequence& chunk, MemoryGuard& guard) {
   for (int64_t part = first; part < tokens; part += kPart) sequence.reserve(part);
   sequence.reserve(tokens);
   streams_.require({&chunk, 1});
+}
+
+// Prefill and append-only sequences have no sets to name the rows they read. A tail is made from
+// the last page.
+void StepMemory::load_for(std::span<const StepPart> sequences) {
+  for (const StepPart& part : sequences) {
+    const KvSequence& sequence = *part.sequence;
+    const int64_t pages = pages_of(sequence.length());
+    sequence.rows().load(pages - 1, pages);
+    if (part.mode == StepMode::kDecode) continue;
+    while (!sequence.rows().load_more(SIZE_MAX)) continue;
+  }
 }
 
 bool StepMemory::reclaim(MemorySpace space, size_t bytes) {
@@ -256,7 +268,7 @@ void StepMemory::describe_again() {
   };
   auto& descs = step.slot->host(DescriptorBuffer::kStep);
   for (size_t i = 0; i < step.sequences.size(); ++i) {
-    KvSequence& sequence = sequences_.find(step.sequences[i].sequence);
+    KvSequence& sequence = *step.sequences[i].sequence;
     sequence.upload_tables(control);
     if (HotRows* const hot = sequence.rows().hot_rows()) hot->prepare(control);
     describe(sequence.describe(), descs[i]);

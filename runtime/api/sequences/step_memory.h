@@ -42,14 +42,15 @@ class StepMemory {
   }
   void reserve(KvSequence& sequence, int64_t tokens, int step_tokens);
   // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
-  void prepare(std::span<const StepSequence> sequences, MemoryGuard& guard);
-
+  void prepare(std::span<const StepPart> sequences, MemoryGuard& guard);
   // The same for a chunk of a prompt, which needs no scratch.
-  void prepare_chunk(const StepSequence& chunk, MemoryGuard& guard);
+  void prepare_chunk(const StepPart& chunk, MemoryGuard& guard);
+  // Loads the rows that these sequences read before their sets are known.
+  void load_for(std::span<const StepPart> sequences);
   // For what a sequence remembers beside its pages. Throws BudgetError.
   void reserve_memories(KvSequence& sequence);
   // Device copies of the pages that the part begins, from memory that is left.
-  void lend_copies(const StepSequence& part);
+  void lend_copies(const StepPart& part);
   // Allocates what nothing is given up for.
   template <typename Allocate>
   void take_leftovers(const Allocate& allocate) {
@@ -66,15 +67,15 @@ class StepMemory {
  private:
   KvMemory estimate_least(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
   void require_room(int64_t tokens, int step_tokens, int64_t rollback_tokens) const;
-  void drop_pages(std::span<const StepSequence> sequences);
+  void drop_pages(std::span<const StepPart> sequences);
   void wait_for_copies(const KvSequence& sequence);
   // Decides how rows are reached at that length, before any memory is allocated for it.
   void choose_access(KvSequence& sequence, int64_t tokens);
   void ensure_scratch(const Capacities& capacities);
-  void ensure_step_scratch(std::span<const StepSequence> sequences);
+  void ensure_step_scratch(std::span<const StepPart> sequences);
   // Copies the last page before it is written, if other sequences share it.
   void own_last_page(KvSequence& sequence);
-  void lend(std::span<const StepSequence> sequences);
+  void lend(std::span<const StepPart> sequences);
   void describe_again();
 
   StepStreams& streams_;

@@ -1,7 +1,10 @@
 #include "runtime/api/sequences/step_streams.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -19,12 +22,12 @@ StepStreams::StepStreams(Device& device, const StepSettings& settings, const Geo
       slots_{DescriptorBuffer(device, *this, settings.has_window_rows()),
              DescriptorBuffer(device, *this, settings.has_window_rows())} {}
 
-void StepStreams::note_step(std::span<const StepSequence> sequences) {
+void StepStreams::note_step(std::span<const StepPart> sequences) {
   const size_t slot = next_slot();
   ++steps_;
   work_[slot].begun = ++last_;
-  for (const StepSequence& part : sequences) {
-    sequences_.find(part.sequence).takes_part(slot, {last_});
+  for (const StepPart& part : sequences) {
+    part.sequence->takes_part(slot, {last_});
   }
 }
 
@@ -93,6 +96,22 @@ void StepStreams::wait_for_step() {
   drain();
 }
 
+void StepStreams::await_aborted() {
+  try {
+    if (!step_->failure && step_->enqueued) step_->slot->mark_done(step_->compute);
+  } catch (const DeviceError& error) {
+    fail_step(error.what());
+  } catch (const std::bad_alloc&) {
+    device_.synchronize(step_->compute);
+  }
+  wait_for_step();
+}
+
+void StepStreams::require_no_step(const char* call) const {
+  if (!step_) return;
+  throw UsageError(fmt::format("{} inside a step; call end_step or abort_step first", call));
+}
+
 void StepStreams::drain() {
   if (failure_) return;  // its work has failed, and the failure was reported
   std::optional<std::string> failure;
@@ -159,8 +178,8 @@ void StepStreams::require() {
   if (failure_) throw DeviceError(*failure_);
 }
 
-void StepStreams::require(std::span<const StepSequence> sequences) {
-  for (const StepSequence& part : sequences) sequences_.find_usable(part.sequence);
+void StepStreams::require(std::span<const StepPart> sequences) {
+  for (const StepPart& part : sequences) part.sequence->require_usable();
   require();
 }
 

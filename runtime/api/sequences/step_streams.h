@@ -47,18 +47,31 @@ class StepStreams final : public Fences {
   void wait_for(const KvSequence& sequence) { wait(sequence.work().last()); }
   // Waits for all work, with what the open step has enqueued so far.
   void wait_for_step();
+  // Waits until the work of the open step, which is aborted, has finished or failed.
+  void await_aborted();
+  // Waits for all work between steps. Throws what require() does.
+  void settle() {
+    wait(latest());
+    require();
+  }
+  void require_no_step(const char* call) const;  // throws UsageError
   // Throws DeviceError if the device could not recreate the streams after a failure, and still
   // cannot.
   void require();
   // The same for these sequences too: work that was waited for may have failed.
-  void require(std::span<const StepSequence> sequences);
+  void require(std::span<const StepPart> sequences);
   // Waits until the next step's slot is free; looks for failures. Returns the slot.
   size_t free_slot();
+  // The control stream; behind earlier steps if they may write what `sequence` remembers.
+  const Stream& for_memories(const KvSequence& sequence) {
+    if (!sequence.memories().empty()) order(latest());
+    return engine_.control_stream();
+  }
   // Registers a sequence that the control stream works for.
   void note_control_work(KvSequence& sequence) { sequence.takes_part(latest()); }
   // Begins a step in the slot that free_slot() gave. Control work since the last step began belongs
   // to this one.
-  void note_step(std::span<const StepSequence> sequences);
+  void note_step(std::span<const StepPart> sequences);
   // Handles a failure of the open step's own work.
   void fail_step(const std::string& reason);
 

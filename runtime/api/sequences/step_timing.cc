@@ -7,7 +7,6 @@ namespace fasa {
 
 StepTiming::StepTiming(StepStreams& streams, PrefetchControl& prefetch)
     : engine_(streams.engine()),
-      sequences_(streams.sequences()),
       prefetch_(prefetch),
       probes_{StepProbe(engine_.device()), StepProbe(engine_.device())} {
   renew_events();
@@ -25,10 +24,10 @@ PrefetchPlan StepTiming::plan(const OpenStep& step) {
   const std::vector<uint64_t> expected = std::exchange(expected_, {});
   lists_ = false;
   ++steps_;
-  const auto decodes = [](const StepSequence& part) { return part.mode == StepMode::kDecode; };
+  const auto decodes = [](const StepPart& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
-  const auto local = [this](const StepSequence& part) {
-    return sequences_.find(part.sequence).rows().access() == RowAccess::kLocal;
+  const auto local = [this](const StepPart& part) {
+    return part.sequence->rows().access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
   const bool listed = !expected.empty() && expected == key_of(step);
@@ -43,9 +42,9 @@ PrefetchPlan StepTiming::plan(const OpenStep& step) {
 std::vector<uint64_t> StepTiming::key_of(const OpenStep& step) const {
   std::vector<uint64_t> key;
   engine_.scratch().append_key(key);
-  for (const StepSequence& part : step.sequences) {
-    key.push_back(static_cast<uint64_t>(part.sequence));
-    key.push_back(static_cast<uint64_t>(sequences_.find(part.sequence).length()));
+  for (const StepPart& part : step.sequences) {
+    key.push_back(static_cast<uint64_t>(part.id));
+    key.push_back(static_cast<uint64_t>(part.sequence->length()));
   }
   return key;
 }

@@ -37,7 +37,6 @@ class StepTiming {
   std::vector<uint64_t> key_of(const OpenStep& step) const;
 
   StepEngine& engine_;
-  SequenceTable& sequences_;
   PrefetchControl& prefetch_;
   std::array<StepProbe, 2> probes_;  // one per slot
   // Counts of each layer after the slot's measured step, and what was counted before them.

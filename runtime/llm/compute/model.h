@@ -47,7 +47,7 @@ struct ForwardOptions {
   float* given_states = nullptr;
 };
 
-// Some tokens of an open chunk (Runtime::open_chunk()) in one of the model's layers.
+// Some tokens of an open chunk (PromptChunks::open_chunk()) in one of the model's layers.
 struct PromptPiece {
   SequenceId sequence = {};
   int layer = 0;

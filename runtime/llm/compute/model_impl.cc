@@ -255,8 +255,9 @@ void Model::Impl::embed(std::span<const int32_t> tokens) {
 void Model::Impl::begin_piece(Runtime& runtime, const PromptPiece& piece) const {
   const int tokens = static_cast<int>(piece.tokens.size());
   const int index = config_.attention_index(piece.layer);
-  if (!config_.is_linear(piece.layer)) return runtime.begin_piece(piece.sequence, index, tokens);
-  runtime.begin_linear_piece(piece.sequence, piece.layer - index, tokens, stream());
+  if (!config_.is_linear(piece.layer))
+    return runtime.prompts().begin_piece(piece.sequence, index, tokens);
+  runtime.prompts().begin_linear_piece(piece.sequence, piece.layer - index, tokens, stream());
 }
 
 uint64_t Model::Impl::layer_expert_bytes() const {
@@ -309,7 +310,7 @@ std::span<const float> Model::Impl::work(Runtime& runtime, const PromptPiece& pi
     } else if (attends) {
       engine_.end_piece(piece.layer);
     }
-    runtime.end_piece();
+    runtime.prompts().end_piece();
   } catch (...) {
     // Enqueued work refers to this frame. The first error is reported.
     try {

@@ -48,9 +48,9 @@ std::optional<OpenPrompt> OpenPrompt::open(Model& model, Runtime& runtime, Seque
 // beside them: each piece would read nearly all of them over the link.
 OpenPrompt::Room OpenPrompt::room(const Model& model, const Runtime& runtime, SequenceId sequence,
                                   int64_t tokens, const PromptLimits& limits) {
-  const auto free =
-      static_cast<uint64_t>(static_cast<double>(runtime.chunk_room()) * limits.free_share);
-  const uint64_t rows = runtime.chunk_bytes(sequence, runtime.length(sequence) + tokens);
+  const auto free = static_cast<uint64_t>(static_cast<double>(runtime.prompts().chunk_room()) *
+                                          limits.free_share);
+  const uint64_t rows = runtime.prompts().chunk_bytes(sequence, runtime.length(sequence) + tokens);
   const int64_t most =
       std::min(limits.chunk, longest_chunk(rows == 0, runtime.traits().page.window_rows));
   const auto room_beside = [&](uint64_t experts) -> Room {
@@ -78,8 +78,9 @@ OpenPrompt::OpenPrompt(Model& model, Runtime& runtime, SequenceId sequence,
       drafts_(limits.drafts),
       start_(runtime.length(sequence)) {
   const auto chunk = static_cast<uint64_t>(chunk_);
-  runtime.make_chunk_room(chunk * chunk_token_bytes(model, runtime) + room.experts + kMargin +
-                          runtime.chunk_bytes(sequence, start_ + std::ssize(tokens)));
+  runtime.prompts().make_chunk_room(
+      chunk * chunk_token_bytes(model, runtime) + room.experts + kMargin +
+      runtime.prompts().chunk_bytes(sequence, start_ + std::ssize(tokens)));
   const auto take = [&](uint64_t bytes, const char* purpose) {
     return model.device().allocate(MemorySpace::kDevice, bytes, purpose);
   };
@@ -110,7 +111,7 @@ OpenPrompt::OpenPrompt(OpenPrompt&& other) noexcept
 OpenPrompt::~OpenPrompt() {
   if (open_ == 0) return;
   try {
-    runtime_->drop_chunk(sequence_);
+    runtime_->prompts().drop_chunk(sequence_);
   } catch (const std::exception&) {
     // A failed device was reported by the call that failed.
   }
@@ -123,7 +124,7 @@ void OpenPrompt::open_chunk() {
   int64_t tokens = left - others * chunk_;
   if (others > 0)
     tokens = std::min<int64_t>((tokens + kPageTokens - 1) / kPageTokens * kPageTokens, chunk_);
-  runtime_->open_chunk(sequence_, static_cast<int>(tokens));
+  runtime_->prompts().open_chunk(sequence_, static_cast<int>(tokens));
   open_ = static_cast<int>(tokens);
   layer_ = in_layer_ = 0;
 }
@@ -162,7 +163,7 @@ bool OpenPrompt::work(int most) {
   if (in_layer_ < open_) return false;
   in_layer_ = 0;
   if (++layer_ < model_->config().layers) return false;
-  runtime_->close_chunk(sequence_);
+  runtime_->prompts().close_chunk(sequence_);
   closed_ += std::exchange(open_, 0);
   layer_ = 0;
   return closed_ == std::ssize(tokens_);

@@ -1,38 +1,55 @@
-// Chunks of prompts, layer by layer.
+#include "runtime/api/sequences/prompt_chunks.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
 
-void Runtime::require_no_chunk(const char* call, SequenceId id) const {
-  if (!chunk_ || chunk_->sequence != id) return;
+PromptChunks::PromptChunks(StepStreams& streams, PrefetchControl& prefetch, StepMemory& memory,
+                           StepDescriber& describer)
+    : streams_(streams),
+      engine_(streams.engine()),
+      settings_(engine_.settings()),
+      sequences_(streams.sequences()),
+      prefetch_(prefetch),
+      memory_(memory),
+      describer_(describer),
+      rows_(engine_.device(), streams, "a layer's rows of a prompt") {}
+
+void PromptChunks::require_none(const char* call, SequenceId id) const {
+  if (!is_open(id)) return;
   throw UsageError(
       fmt::format("{}: sequence {} has an open chunk; call close_chunk or drop_chunk first", call,
                   index_of(id)));
 }
 
-OpenChunk& Runtime::require_chunk(const char* call, SequenceId id) {
-  if (chunk_ && chunk_->sequence == id) return *chunk_;
+KvSequence& PromptChunks::require_idle(const char* call, SequenceId id) const {
+  streams_.require_no_step(call);
+  require_none(call, id);
+  return sequences_.find_usable(id);
+}
+
+const PromptChunks::OpenChunk& PromptChunks::require_open(const char* call, SequenceId id) const {
+  if (is_open(id)) return *chunk_;
   throw UsageError(
       fmt::format("{}: sequence {} has no open chunk; call open_chunk first", call, index_of(id)));
 }
 
-uint64_t Runtime::chunk_bytes(SequenceId id, int64_t tokens) const {
+uint64_t PromptChunks::chunk_bytes(SequenceId id, int64_t tokens) const {
   const SequenceRows& rows = sequences_.find(id).rows();
   const bool local = rows.access() == RowAccess::kLocal && !rows.outgrows_copies(tokens);
   if (local) return 0;
   return static_cast<uint64_t>(pages_of(tokens) * settings_.layout.row_layer_bytes());
 }
 
-void Runtime::open_chunk(SequenceId id, int tokens) {
-  require_no_step("open_chunk");
+void PromptChunks::open_chunk(SequenceId id, int tokens) {
+  streams_.require_no_step("open_chunk");
   KvSequence& sequence = sequences_.find_usable(id);
-  if (!traits_.chunks) {
+  if (settings_.selection_evicts) {
     throw UsageError("open_chunk: not with a selection that evicts tokens");
   }
   if (chunk_) throw UsageError("open_chunk: another chunk is open; close or drop it first");
@@ -40,40 +57,40 @@ void Runtime::open_chunk(SequenceId id, int tokens) {
     throw UsageError(fmt::format("open_chunk: {} tokens after {}; allowed: 1 to {}", tokens,
                                  sequence.length(), INT32_MAX - sequence.length()));
   }
-  const StepSequence part{id, tokens, StepMode::kPrefill};
-  load_for({&part, 1});
+  const StepPart part{id, &sequence, tokens, StepMode::kPrefill};
+  memory_.load_for({&part, 1});
   streams_.require();
   MemoryGuard guard(streams_, prefetch_);
   memory_.prepare_chunk(part, guard);
   const uint64_t rows = chunk_bytes(id, sequence.length() + tokens);
   make_chunk_room(rows);
-  memory_.take_leftovers([&] { chunk_rows_.resize(rows); });
+  memory_.take_leftovers([&] { rows_.resize(rows); });
   try {
     memory_.lend_copies(part);
-    sequence.begin(tokens, StepMode::kPrefill, true, stream_for_memories(sequence));
+    sequence.begin(tokens, StepMode::kPrefill, true, streams_.for_memories(sequence));
     streams_.require({&part, 1});
   } catch (...) {
-    chunk_rows_.resize(0);
+    rows_.resize(0);
     throw;
   }
   guard.keep();
   chunk_ = OpenChunk{.sequence = id, .tokens = tokens};
 }
 
-uint64_t Runtime::chunk_room() const {
+uint64_t PromptChunks::chunk_room() const {
   const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   return use.limit_bytes - std::min(use.limit_bytes, use.used_bytes) +
          sequences_.store().lent_bytes();
 }
 
-void Runtime::make_chunk_room(uint64_t bytes) {
+void PromptChunks::make_chunk_room(uint64_t bytes) {
   const MemoryUse use = engine_.device().memory(MemorySpace::kDevice);
   if (bytes <= use.limit_bytes - std::min(use.limit_bytes, use.used_bytes)) return;
   memory_.reclaim_copies(MemorySpace::kDevice, bytes);
 }
 
 // As a step of that layer alone, whose prompt begins at the piece.
-LayerPlan Runtime::plan_piece(const KvSequence& sequence, int layer) const {
+LayerPlan PromptChunks::plan_piece(const KvSequence& sequence, int layer) const {
   LayerPlan plan;
   const bool local =
       settings_.layer(layer).in_window_rows || sequence.rows().access() == RowAccess::kLocal;
@@ -82,11 +99,11 @@ LayerPlan Runtime::plan_piece(const KvSequence& sequence, int layer) const {
 }
 
 // A step of the piece, without its plan.
-OpenStep Runtime::open_piece(SequenceId id, const PieceCall& call) {
-  require_no_step(call.name);
-  const OpenChunk& chunk = require_chunk(call.name, id);
-  const KvSequence& sequence = sequences_.find_usable(id);
-  const OpenChunk::Progress& progress = chunk.*call.progress;
+OpenStep PromptChunks::open_piece(SequenceId id, const PieceCall& call) {
+  streams_.require_no_step(call.name);
+  const OpenChunk& chunk = require_open(call.name, id);
+  KvSequence& sequence = sequences_.find_usable(id);
+  const Progress& progress = chunk.*call.progress;
   if (progress.layer >= call.layers) {
     throw UsageError(
         fmt::format("{}: the chunk has gone through all {} layers", call.name, call.layers));
@@ -98,7 +115,7 @@ OpenStep Runtime::open_piece(SequenceId id, const PieceCall& call) {
                     call.name, call.tokens, call.layer, left, progress.layer));
   }
   OpenStep step;
-  step.sequences = {{id, call.tokens, StepMode::kPrefill}};
+  step.sequences = {{id, &sequence, call.tokens, StepMode::kPrefill}};
   step.slot_index = streams_.free_slot();
   step.slot = &streams_.slots()[step.slot_index];
   step.slot->ensure(1);  // a refused step of others may have lost it
@@ -108,9 +125,8 @@ OpenStep Runtime::open_piece(SequenceId id, const PieceCall& call) {
   return step;
 }
 
-void Runtime::start_piece(OpenStep step) {
-  const SequenceId id = step.sequences.front().sequence;
-  KvSequence& sequence = sequences_.find(id);
+void PromptChunks::start_piece(OpenStep step) {
+  KvSequence& sequence = *step.sequences.front().sequence;
   streams_.order(std::max(sequences_.take_fence(), sequence.overwritten()));
   streams_.note_control_work(sequence);
   describer_.describe(step);
@@ -125,12 +141,12 @@ void Runtime::start_piece(OpenStep step) {
   streams_.step() = std::move(step);
 }
 
-void Runtime::begin_piece(SequenceId id, int layer, int tokens) {
+void PromptChunks::begin_piece(SequenceId id, int layer, int tokens) {
   OpenStep step = open_piece(
       id, {"begin_piece", &OpenChunk::attention, layer, settings_.layer_count(), tokens});
   step.piece->layer = layer;
-  if (sequences_.find(id).rows().access() == RowAccess::kOverLink) {
-    step.piece->rows = {.data = chunk_rows_.data(),
+  if (step.sequences.front().sequence->rows().access() == RowAccess::kOverLink) {
+    step.piece->rows = {.data = rows_.data(),
                         .page_bytes = settings_.layout.row_layer_bytes(),
                         .load = chunk_->attention.done == 0 && settings_.layer(layer).sharer == 0};
   }
@@ -140,17 +156,17 @@ void Runtime::begin_piece(SequenceId id, int layer, int tokens) {
 }
 
 // Only the state takes part in it; tables are described as for any other step.
-void Runtime::begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream) {
+void PromptChunks::begin_linear_piece(SequenceId id, int layer, int tokens, StreamView stream) {
   OpenStep step = open_piece(
       id, {"begin_linear_piece", &OpenChunk::linear, layer, settings_.linear.layers, tokens});
   const int done = chunk_->linear.done;
-  step.linear = sequences_.find(id).linear()->parts(done, done + tokens, 0);
+  step.linear = step.sequences.front().sequence->linear()->parts(done, done + tokens, 0);
   step.compute = stream;
   step.enqueued = true;
   start_piece(std::move(step));
 }
 
-void Runtime::end_piece() {
+void PromptChunks::end_piece() {
   if (!streams_.step() || !streams_.step()->piece) throw UsageError("end_piece outside a piece");
   OpenStep& step = *streams_.step();
   if (step.failure) throw DeviceError(*step.failure);
@@ -167,15 +183,15 @@ void Runtime::end_piece() {
     engine_.executor().record_written_back(step.slot->written_back());
     step.slot->mark_streams(engine_.executor().streams());
   }
-  OpenChunk::Progress& progress = linear ? chunk_->linear : chunk_->attention;
+  Progress& progress = linear ? chunk_->linear : chunk_->attention;
   progress.done += step.sequences.front().tokens;
   if (progress.done == chunk_->tokens) progress = {.layer = progress.layer + 1, .done = 0};
   streams_.step().reset();
 }
 
-void Runtime::close_chunk(SequenceId id) {
-  require_no_step("close_chunk");
-  const OpenChunk chunk = require_chunk("close_chunk", id);
+void PromptChunks::close_chunk(SequenceId id) {
+  streams_.require_no_step("close_chunk");
+  const OpenChunk chunk = require_open("close_chunk", id);
   KvSequence& sequence = sequences_.find_usable(id);
   const int done = chunk.attention.layer + chunk.linear.layer;
   const int layers = settings_.layer_count() + settings_.linear.layers;
@@ -185,23 +201,26 @@ void Runtime::close_chunk(SequenceId id) {
         layers));
   }
   sequence.commit(chunk.tokens);
-  chunk_.reset();
-  chunk_rows_.resize(0);
+  forget();
 }
 
 // The chunk is dropped even if something fails on the way.
-void Runtime::drop_chunk(SequenceId id) {
-  require_chunk("drop_chunk", id);
-  if (streams_.step() && !streams_.step()->piece) require_no_step("drop_chunk");
+void PromptChunks::drop_chunk(SequenceId id) {
+  require_open("drop_chunk", id);
+  if (streams_.step() && !streams_.step()->piece) streams_.require_no_step("drop_chunk");
   if (streams_.step()) {
-    await_aborted();
+    streams_.await_aborted();
     streams_.step().reset();
   }
   KvSequence& sequence = sequences_.find(id);
   streams_.wait_for(sequence);
   sequence.abort(true);
+  forget();
+}
+
+void PromptChunks::forget() {
   chunk_.reset();
-  chunk_rows_.resize(0);
+  rows_.resize(0);
 }
 
 }  // namespace fasa

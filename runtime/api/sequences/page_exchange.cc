@@ -1,4 +1,5 @@
-// Pages and states of sequences, out of a runtime and into one, and contents that come later.
+#include "runtime/api/sequences/page_exchange.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <utility>
 
 #include "runtime/api/sequences/memory_guard.h"
-#include "runtime/api/sequences/runtime.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -43,8 +43,20 @@ LinearState& require_linear(const char* call, const KvSequence& sequence) {
 
 }  // namespace
 
-void Runtime::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
-  KvSequence& sequence = require_idle("export_pages", id);
+PageExchange::PageExchange(StepStreams& streams, PrefetchControl& prefetch, StepMemory& memory,
+                           StepDescriber& describer, const PromptChunks& chunks,
+                           const RuntimeTraits& traits)
+    : streams_(streams),
+      engine_(streams.engine()),
+      sequences_(streams.sequences()),
+      prefetch_(prefetch),
+      memory_(memory),
+      describer_(describer),
+      chunks_(chunks),
+      traits_(traits) {}
+
+void PageExchange::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
+  KvSequence& sequence = chunks_.require_idle("export_pages", id);
   // Only the last page may be without slices.
   if (!pages.empty() && !pages.front().slices.empty()) code_slices(sequence);
   const PageBytes& page_bytes = traits_.page;
@@ -77,11 +89,11 @@ void Runtime::export_pages(SequenceId id, int64_t first, std::span<const PageSpa
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
-void Runtime::code_slices(KvSequence& sequence) {
+void PageExchange::code_slices(KvSequence& sequence) {
   if (sequence.slices().coded() || sequence.length() == 0) return;
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
-  settle();  // descriptors of a step are used
+  streams_.settle();  // descriptors of a step are used
   sequence.require_usable();
   sequence.reserve_slices();
   DescriptorBuffer& slot = streams_.slots().front();
@@ -92,8 +104,8 @@ void Runtime::code_slices(KvSequence& sequence) {
 }
 
 // Window rows that were given back are zeros.
-void Runtime::copy_out(const KvSequence& sequence, int64_t first,
-                       std::span<const PageSpans> pages) {
+void PageExchange::copy_out(const KvSequence& sequence, int64_t first,
+                            std::span<const PageSpans> pages) {
   const PageBytes& page_bytes = traits_.page;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
   std::vector<CopyRange> copies;
@@ -115,8 +127,9 @@ void Runtime::copy_out(const KvSequence& sequence, int64_t first,
   copy(copies, CopyKind::kDeviceToHost);
 }
 
-void Runtime::import_pages(SequenceId id, int64_t tokens, std::span<const ConstPageSpans> pages) {
-  KvSequence& sequence = require_idle("import_pages", id);
+void PageExchange::import_pages(SequenceId id, int64_t tokens,
+                                std::span<const ConstPageSpans> pages) {
+  KvSequence& sequence = chunks_.require_idle("import_pages", id);
   const PageBytes& page_bytes = traits_.page;
   const int64_t length = sequence.length();
   if (length % kPageTokens != 0 || tokens < 1 || pages_of(tokens) != std::ssize(pages)) {
@@ -152,8 +165,8 @@ void Runtime::import_pages(SequenceId id, int64_t tokens, std::span<const ConstP
   guard.keep();
 }
 
-void Runtime::copy_in(const KvSequence& sequence, int64_t first,
-                      std::span<const ConstPageSpans> pages) {
+void PageExchange::copy_in(const KvSequence& sequence, int64_t first,
+                           std::span<const ConstPageSpans> pages) {
   const PageBytes& page_bytes = traits_.page;
   const size_t of_others = page_bytes.rows - page_bytes.window_rows;
   const bool on_device = sequences_.store().tier().space == MemorySpace::kDevice;
@@ -175,7 +188,7 @@ void Runtime::copy_in(const KvSequence& sequence, int64_t first,
   copy(copies, CopyKind::kHostToDevice);
 }
 
-void Runtime::copy(std::span<const CopyRange> ranges, CopyKind kind) {
+void PageExchange::copy(std::span<const CopyRange> ranges, CopyKind kind) {
   const StreamView control = engine_.control();
   engine_.device().copy_all(ranges, kind, control, tag_of(-1, Cause::kControl));
   engine_.device().synchronize(control);
@@ -183,8 +196,9 @@ void Runtime::copy(std::span<const CopyRange> ranges, CopyKind kind) {
 
 // --- contents that come later ---
 
-void Runtime::attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending, int64_t pages) {
-  require_no_step("attach_pages");
+void PageExchange::attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending,
+                                int64_t pages) {
+  streams_.require_no_step("attach_pages");
   KvSequence& sequence = sequences_.find_usable(id);
   if (!traits_.loads_on_demand) {
     throw UsageError(
@@ -197,47 +211,36 @@ void Runtime::attach_pages(SequenceId id, std::shared_ptr<PendingPages> pending,
   if (pending != nullptr) sequence.rows().attach(std::move(pending), pages);
 }
 
-bool Runtime::load_more(SequenceId id, size_t max_bytes) {
-  require_no_step("load_more");
+bool PageExchange::load_more(SequenceId id, size_t max_bytes) {
+  streams_.require_no_step("load_more");
   return sequences_.find_usable(id).rows().load_more(max_bytes);
-}
-
-// Prefill and append-only sequences have no sets to name the rows they read. A tail is made from
-// the last page.
-void Runtime::load_for(std::span<const StepSequence> sequences) {
-  for (const StepSequence& part : sequences) {
-    const KvSequence& sequence = sequences_.find(part.sequence);
-    const int64_t pages = pages_of(sequence.length());
-    sequence.rows().load(pages - 1, pages);
-    if (part.mode == StepMode::kDecode) continue;
-    while (!sequence.rows().load_more(SIZE_MAX)) continue;
-  }
 }
 
 // --- states ---
 
-std::vector<StatePoint> Runtime::states(SequenceId id) const {
+std::vector<StatePoint> PageExchange::states(SequenceId id) const {
   const LinearState* const state = sequences_.find(id).linear();
   return state != nullptr ? state->points() : std::vector<StatePoint>();
 }
 
-void Runtime::export_state(SequenceId id, const StatePoint& point, size_t offset,
-                           std::span<std::byte> bytes) {
-  const KvSequence& sequence = require_idle("export_state", id);
+void PageExchange::export_state(SequenceId id, const StatePoint& point, size_t offset,
+                                std::span<std::byte> bytes) {
+  const KvSequence& sequence = chunks_.require_idle("export_state", id);
   streams_.wait_for(sequence);  // the host reads snapshots
   sequence.require_usable();
   require_linear("export_state", sequence)
-      .export_state(point, offset, bytes, stream_for_memories(sequence).view());
+      .export_state(point, offset, bytes, streams_.for_memories(sequence).view());
 }
 
-void Runtime::import_state(SequenceId id, const StatePoint& point, size_t offset,
-                           std::span<const std::byte> bytes) {
-  KvSequence& sequence = require_idle("import_state", id);
+void PageExchange::import_state(SequenceId id, const StatePoint& point, size_t offset,
+                                std::span<const std::byte> bytes) {
+  KvSequence& sequence = chunks_.require_idle("import_state", id);
   LinearState& state = require_linear("import_state", sequence);
   MemoryGuard guard(streams_, prefetch_);
   guard.watch(sequence);
   memory_.reserve_memories(sequence);
-  state.import_state(sequence.length(), point, offset, bytes, stream_for_memories(sequence).view());
+  state.import_state(sequence.length(), point, offset, bytes,
+                     streams_.for_memories(sequence).view());
   guard.keep();
 }
 
