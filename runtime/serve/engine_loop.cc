@@ -101,13 +101,15 @@ void EngineLoop::take_submitted() {
   for (SubmittedRequest& one : inbox_.take_submitted()) {
     auto active = std::make_unique<ActiveChoice>();
     active->id = one.id;
-    active->wanted = one.request.prompt;
+    // Other models can be cut within their steps.
+    const bool stops_at_marks = runtime_.geometry().linear.layers > 0;
+    std::vector<int64_t> marks;
+    if (stops_at_marks) marks = {one.request.history_tokens, one.request.user_tokens};
+    active->wanted = WantedTokens(one.request.prompt, std::move(marks));
     active->request = std::move(one.request);
     active->submitted = active->last_token = one.at;
-    // Other models can be cut within their steps.
-    active->stops_at_marks = runtime_.geometry().linear.layers > 0;
     ++stats_.requests;
-    stats_.prompt_tokens += active->wanted.size();
+    stats_.prompt_tokens += active->request.prompt.size();
     try {
       active->answer = steps_.new_answer(active->request, 0);
     } catch (const UsageError& error) {

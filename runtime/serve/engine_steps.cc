@@ -384,7 +384,7 @@ std::span<const float> EngineSteps::run_step(std::span<ActiveChoice* const> batc
     const ActiveChoice& active = *batch[i];
     parts.push_back({*active.sequence, counts[i], mode});
     for (int t = 0; t < counts[i]; ++t) tokens.push_back(active.token(active.log.size() + t));
-    any_ends |= active.log.size() + counts[i] >= static_cast<int64_t>(active.wanted.size());
+    any_ends |= active.log.size() + counts[i] >= active.wanted.size();
   }
   const std::future<void> masks = prepare_masks(batch);  // its end waits
   return model_.step(runtime_, tokens, parts, {.no_logits = !any_ends});
@@ -428,7 +428,7 @@ void EngineSteps::computed(ActiveChoice& active, int count, StepMode mode,
 void EngineSteps::tell_progress(const ActiveChoice& active) const {
   if (!active.answer->tokens().empty()) return;
   const auto done = reader_.reads(active) ? static_cast<int64_t>(reader_.done()) : 0;
-  active.request.observer->on_prefill(active.log.size() + done, std::ssize(active.wanted),
+  active.request.observer->on_prefill(active.log.size() + done, active.wanted.size(),
                                       active.cached);
 }
 
@@ -441,9 +441,7 @@ void EngineSteps::start_choices(ActiveChoice& active, std::span<const float> log
     other->request = active.request;
     other->answer = new_answer(other->request, choice);
     other->wanted = active.wanted;
-    other->known = active.log;
-    other->decodes_turn = active.decodes_turn;
-    other->stops_at_marks = active.stops_at_marks;
+    other->wanted.recompute(active.log);
     other->log = active.log;
     other->submitted = active.submitted;
     other->last_token = active.last_token;

@@ -53,8 +53,8 @@ bool PromptReader::open(ActiveChoice& choice) {
   const bool in_place = runtime_.prompts().chunk_bytes(*choice.sequence, first + left) == 0;
   const int chunk =
       std::min(in_place ? in_place_chunk(first) : kMaxChunkTokens, choice.chunk_limit);
-  const auto tokens = std::span<const int32_t>(choice.wanted)
-                          .subspan(static_cast<size_t>(first), static_cast<size_t>(left));
+  const auto tokens =
+      choice.wanted.ids().subspan(static_cast<size_t>(first), static_cast<size_t>(left));
   auto opened =
       OpenPrompt::open(model_, runtime_, *choice.sequence, tokens,
                        {.piece = in_place ? std::min(piece_, std::max(chunk / 2, 1)) : piece_,

@@ -14,16 +14,6 @@ namespace fasa::serve {
 
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-// True if the cached tokens end in generated or decoded ones: then the request continues this
-// conversation. A prefilled end may be a prefix that several conversations share.
-bool goes_on(const TokenLog& known) {
-  return known.size() > 0 && known.computed(known.size() - 1) == Computed::kDecode;
-}
-
-}  // namespace
-
 SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, ServedChoices& choices,
                              PromptReader& reader, EngineInbox& inbox, EngineStatus& stats)
     : runtime_(runtime),
@@ -40,7 +30,7 @@ SessionMemory::SessionMemory(Runtime& runtime, const EngineOptions& options, Ser
 
 void SessionMemory::admit_waiting() {
   if (cache_.evicting()) return;  // for the first that waits, or for active ones
-  for (const auto& one : choices_.active()) one->lacks_memory = false;
+  for (const auto& one : choices_.active()) one->waits.memory = false;
   if (choices_.active().empty()) choices_.set_memory_pressure(false);
   while (!choices_.waiting().empty() && !choices_.under_memory_pressure() &&
          static_cast<int>(choices_.active().size()) < options_.max_sequences) {
@@ -51,8 +41,7 @@ void SessionMemory::admit_waiting() {
     } else {
       stats_.queue_seconds.add(seconds_between(first.submitted, Clock::now()));
       if (first.answer->tokens().empty()) {
-        first.request.observer->on_prefill(first.log.size(), std::ssize(first.wanted),
-                                           first.cached);
+        first.request.observer->on_prefill(first.log.size(), first.wanted.size(), first.cached);
       }
       choices_.admit_first();
     }
@@ -85,7 +74,7 @@ bool SessionMemory::admit(ActiveChoice& active) {
 void SessionMemory::tell_recomputed(ActiveChoice& active, const PrefixMatch& match) {
   if (std::exchange(active.placed_before, true)) return;
   const int64_t cached = match.suspended ? match.suspended->tokens : match.cached;
-  const auto last = static_cast<int64_t>(active.wanted.size()) - 1;  // computed in any case
+  const int64_t last = active.wanted.size() - 1;  // computed in any case
   const int64_t known = std::min(match.known.size(), last);
   const int64_t held = std::clamp(match.held, cached, std::max(cached, known));
   Recomputed lost{};
@@ -100,7 +89,7 @@ void SessionMemory::tell_recomputed(ActiveChoice& active, const PrefixMatch& mat
 // Creates a sequence with memory for the prompt and the beginning of an answer.
 void SessionMemory::place(ActiveChoice& active) {
   constexpr int64_t kAnswer = 64;
-  PrefixMatch match = cache_.find(active.request.salt, active.wanted, active.known);
+  PrefixMatch match = cache_.find(active.request.salt, active.wanted.ids(), active.wanted.known());
   TokenLog log;
   for (int64_t i = 0; i < match.cached; ++i) {
     log.append(match.known.ids()[static_cast<size_t>(i)], match.known.computed(i));
@@ -120,7 +109,7 @@ void SessionMemory::place(ActiveChoice& active) {
     log.truncate(log.size() / kPageTokens * kPageTokens);
     runtime_.truncate(sequence, log.size());
   }
-  const auto tokens = static_cast<int64_t>(active.wanted.size());
+  const int64_t tokens = active.wanted.size();
   try {
     runtime_.reserve(sequence, tokens + std::min(active.request.answer.max_tokens, kAnswer),
                      options_.prefill_chunk);
@@ -136,17 +125,13 @@ void SessionMemory::place(ActiveChoice& active) {
   if (user > 0) runtime_.hold_resume_point(sequence, user);
   active.sequence = owned.release();
   active.cached = match.suspended ? match.suspended->tokens : match.cached;
-  if (!active.decodes_turn) {
-    active.decodes_turn =
-        goes_on(match.known) && tokens - match.known.size() <= options_.sparse_turn_tokens;
-  }
-  active.known = match.known;
+  active.wanted.set_known(match.known, options_.sparse_turn_tokens);
   active.log = std::move(log);
-  const bool sparse = active.decodes_from(active.cached);
+  const bool sparse = active.wanted.decodes_from(active.cached);
   const bool lacks_rows = runtime_.info(sequence).pending;
-  active.lacks_rows = lacks_rows && !sparse;
+  active.waits.rows = lacks_rows && !sparse;
   if (match.suspended) {
-    active.resuming =
+    active.waits.resuming =
         Resuming{*match.suspended, sparse && !lacks_rows && runtime_.traits().loads_on_demand};
   }
   stats_.cached_tokens += static_cast<uint64_t>(active.cached);
@@ -184,10 +169,10 @@ void SessionMemory::wait_for_memory(std::span<ActiveChoice* const> batch) {
     try {
       runtime_.reserve(*one->sequence, one->log.size() + 1, 1);
     } catch (const BudgetError&) {
-      any = one->lacks_memory = true;
+      any = one->waits.memory = true;
     }
   }
-  if (!any) batch.back()->lacks_memory = true;
+  if (!any) batch.back()->waits.memory = true;
 }
 
 // Frees its memory. Its tokens are recomputed, each as before (prefilled or decoded), once memory
@@ -202,12 +187,10 @@ void SessionMemory::step_back(ActiveChoice& active) {
   reader_.leave(active);
   runtime_.free(*std::exchange(active.sequence, std::nullopt));
   active.drafts.reset();
-  active.resuming.reset();
-  active.lacks_rows = active.lacks_memory = false;
+  active.waits = {};
   active.owed = 0;
   active.chunk_limit = kMaxChunkTokens;
-  if (!active.at_prompt()) active.wanted.assign(active.log.ids().begin(), active.log.ids().end());
-  if (active.log.size() > active.known.size()) active.known = active.log;
+  active.wanted.recompute(active.log);
   active.log = TokenLog();
   choices_.step_back(active);
   inbox_.count(choices_.active().size(), choices_.waiting().size());
@@ -233,28 +216,29 @@ void SessionMemory::resume_next(double seconds) {
                                     [](const auto& one) { return one->reads(); });
   if (reading == choices_.active().end()) return;
   ActiveChoice& active = **reading;
-  if (active.resuming) {
+  if (active.waits.resuming) {
     return resume(active, seconds);
   }
   const auto begin = Clock::now();
   const size_t bytes = reading_.bytes_in(seconds, kLeast, kMost);
-  active.lacks_rows = !runtime_.exchange().load_more(*active.sequence, bytes);
-  if (active.lacks_rows) reading_.moved(bytes, begin);
+  active.waits.rows = !runtime_.exchange().load_more(*active.sequence, bytes);
+  if (active.waits.rows) reading_.moved(bytes, begin);
 }
 
 void SessionMemory::resume(ActiveChoice& active, double seconds) {
   bool whole = false;
   try {
-    whole = suspension_->resume_some(*active.resuming, *active.sequence, seconds);
+    whole = suspension_->resume_some(*active.waits.resuming, *active.sequence, seconds);
   } catch (const BudgetError& error) {
     ActiveChoice* const one = &active;
     return make_room({&one, 1}, error);
   }
+  const TokenLog& known = active.wanted.known();
   for (int64_t i = active.log.size(); i < runtime_.length(*active.sequence); ++i) {
-    active.log.append(active.known.ids()[static_cast<size_t>(i)], active.known.computed(i));
+    active.log.append(known.ids()[static_cast<size_t>(i)], known.computed(i));
   }
   if (!whole) return;
-  active.resuming.reset();
+  active.waits.resuming.reset();
   suspension_->count_resumed(active.cached);
 }
 
@@ -267,9 +251,10 @@ void SessionMemory::give_up(const LostSession& error) {
   for (const auto& one : choices_.active()) {
     if (!one->placed() || one->finished) continue;
     const bool lost = runtime_.info(*one->sequence).lost;
-    const bool resumes = one->resuming && one->resuming->prefix.session == error.session();
+    const bool resumes =
+        one->waits.resuming && one->waits.resuming->prefix.session == error.session();
     if (lost) losers.push_back(one.get());
-    if (resumes) one->resuming.reset();
+    if (resumes) one->waits.resuming.reset();
     if (!lost && !resumes) continue;
     if (!lost) cut_to_resume_point(*one);
     const int64_t cached = lost ? 0 : one->log.size();

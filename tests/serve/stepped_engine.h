@@ -33,7 +33,7 @@ class SteppedEngine {
     auto active = std::make_unique<ActiveChoice>();
     active->id = id;
     active->request = std::move(request);
-    active->wanted = active->request.prompt;
+    active->wanted = WantedTokens(active->request.prompt);
     active->answer = steps_.new_answer(active->request, 0);
     choices_.waiting().push_back(std::move(active));
   }
