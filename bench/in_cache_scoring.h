@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "bench/stream.h"
-#include "kernels/cpu/select/score_bodies.h"
-#include "kernels/slice_format.h"
+#include "kernels/cpu/select/page_scorer.h"
 
 namespace fasa::bench {
 
@@ -22,7 +21,7 @@ inline double in_cache_page_seconds(SliceFormat format) {
   constexpr int kPages = 2000;  // per task
   const int tasks = tbb::this_task_arena::max_concurrency() * 4;
   const cpu::ScoreBodies& bodies = cpu::score_bodies(cpu::active_target());
-  const auto score = bodies.score[static_cast<size_t>(format.dtype)];
+  const auto score = bodies.score[cpu::score_index(format.dtype)];
   const auto work = [&](int) {
     struct alignas(64) Line {
       float values[16];

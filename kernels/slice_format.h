@@ -55,6 +55,8 @@ constexpr int pages_of(int64_t tokens) {
 }
 
 enum class SliceDType : uint8_t { kF32, kBF16, kInt8, kInt4, kInt2 };
+inline constexpr SliceDType kSliceDTypes[] = {
+    SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8, SliceDType::kInt4, SliceDType::kInt2};
 
 constexpr int slice_bits(SliceDType dtype) {
   switch (dtype) {
@@ -77,8 +79,7 @@ constexpr std::string_view slice_dtype_name(SliceDType dtype) {
   return kNames[static_cast<int>(dtype)];
 }
 constexpr std::optional<SliceDType> parse_slice_dtype(std::string_view name) {
-  for (const auto dtype : {SliceDType::kF32, SliceDType::kBF16, SliceDType::kInt8,
-                           SliceDType::kInt4, SliceDType::kInt2}) {
+  for (const SliceDType dtype : kSliceDTypes) {
     if (slice_dtype_name(dtype) == name) return dtype;
   }
   return std::nullopt;

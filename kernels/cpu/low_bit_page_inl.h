@@ -210,8 +210,11 @@ void attend_low_bit_pages(const LowBitPagesTask& task) {
   }
 }
 
-constexpr LowBitBodies kLowBitBodies = {
-    {attend_low_bit_pages<2>, attend_low_bit_pages<4>, attend_low_bit_pages<8>}, find_factors};
+template <int... kBits>
+constexpr LowBitBodies bodies_of(CodeWidths<kBits...>) {
+  return {{attend_low_bit_pages<kBits>...}, find_factors};
+}
+constexpr LowBitBodies kLowBitBodies = bodies_of(AllCodeWidths());
 
 }  // namespace
 }  // namespace fasa::cpu

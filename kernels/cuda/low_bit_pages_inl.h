@@ -80,14 +80,8 @@ class LowBitPagesBlock {
       eighths_[i] = codec::scale_of_step(-i);
     }
     for (int h = simt::warp(); h < heads_; h += kWarps) prepare(range, h);
-    switch (slice_bits(layout_.values.dtype)) {
-      case 2:
-        return compute_codes<2>(range, partial, stride);
-      case 4:
-        return compute_codes<4>(range, partial, stride);
-      default:
-        return compute_codes<8>(range, partial, stride);
-    }
+    with_code_width(slice_bits(layout_.values.dtype), AllCodeWidths(),
+                    [&]<int kBits>() { compute_codes<kBits>(range, partial, stride); });
   }
 
  private:

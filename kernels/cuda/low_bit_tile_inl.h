@@ -60,14 +60,8 @@ class LowBitTile {
     simt::sync_block();
     weigh_scores<kThreads>(scores_, heads_, count, partial, stride);
     simt::sync_block();
-    switch (slice_bits(layout_.values.dtype)) {
-      case 2:
-        return sum_values<2>(count, partial, stride);
-      case 4:
-        return sum_values<4>(count, partial, stride);
-      default:
-        return sum_values<8>(count, partial, stride);
-    }
+    with_code_width(slice_bits(layout_.values.dtype), AllCodeWidths(),
+                    [&]<int kBits>() { sum_values<kBits>(count, partial, stride); });
   }
 
  private:

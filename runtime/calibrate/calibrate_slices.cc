@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <ranges>
 
 #include "kernels/slice_pack.h"
 #include "runtime/base/error.h"
@@ -12,9 +12,6 @@
 
 namespace fasa {
 namespace {
-
-constexpr std::array kDTypes = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8,
-                                SliceDType::kBF16, SliceDType::kF32};
 
 SliceFormat format_of(SliceDType dtype, int chunks, int fine_chunks) {
   return {dtype, 2 * (chunks + fine_chunks), SliceOrder::kByGroup, 2 * fine_chunks};
@@ -59,7 +56,7 @@ HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
 }
 
 SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
-  for (const SliceDType dtype : kDTypes) {
+  for (const SliceDType dtype : std::views::reverse(kSliceDTypes)) {
     int most = 0;
     while (most < chunks && slice_bytes_per_token(dtype, most + 1) <= bytes) ++most;
     if (most > 0) options_.push_back({dtype, most});

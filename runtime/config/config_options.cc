@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ranges>
 
 #include "runtime/config/option_kinds.h"
 #include "scheduler/plan/head_groups.h"
@@ -41,6 +42,10 @@ Json counts_json(const std::vector<TokenCount>& counts) {
   Json array = Json::array();
   for (const TokenCount& count : counts) array.push_back(count_json(count));
   return array.size() == 1 ? array[0] : array;
+}
+
+std::string slice_dtype_names(auto dtypes) {
+  return fmt::format("{}", fmt::join(dtypes | std::views::transform(slice_dtype_name), ", "));
 }
 
 bool take_interval(const Json& value, int& out) {
@@ -220,7 +225,7 @@ void add_sets(Options& out) {
       {.key = "slice_dtype",
        .help = "Precision of the slices; overrides that of `slice`.",
        .default_text = "that of `slice`"},
-      "DTYPE", "f32, bf16, int8, int4, int2",
+      "DTYPE", slice_dtype_names(std::views::all(kSliceDTypes)),
       [](auto& c) -> auto& { return c.selection.slice_dtype; }, parse_slice_dtype,
       slice_dtype_name));
   out.add(integer_option(
@@ -271,7 +276,8 @@ void add_counts(Options& out) {
       {.key = "value_codes",
        .help = "Precision of the value codes, by which low_bit_tokens are attended to.",
        .default_text = "int4 with slice = fine, else int2"},
-      "DTYPE", "int8, int4, int2", [](auto& c) -> auto& { return c.selection.value_codes; },
+      "DTYPE", slice_dtype_names(std::views::filter(kSliceDTypes, is_coded)),
+      [](auto& c) -> auto& { return c.selection.value_codes; },
       [](const std::string& name) {
         const auto dtype = parse_slice_dtype(name);
         return dtype && is_coded(*dtype) ? dtype : std::nullopt;

@@ -35,8 +35,8 @@ ComparedBudget parse_budget(const std::string& text, std::string_view flag) {
     return UsageError(
         fmt::format("{} = {}: allowed: 1 or more, with low-bit tokens a second count, as 128+512 "
                     "or 128+all, and "
-                    "their codes, as 128+all:int4 (int8, int4, int2)",
-                    flag, text));
+                    "their codes, as 128+all:int4 ({})",
+                    flag, text, find_option("selection", "value_codes")->allowed));
   };
   const auto count = [&](std::string_view digits) {
     int64_t value = 0;

@@ -14,15 +14,20 @@ constexpr bool kHasPairs = false;
 constexpr void (*kPairs)(const PageTask&) = nullptr;
 #endif
 
-constexpr RowBodies kRowBodies = {
-    {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>, attend_tile<kRowInt8>},
-    {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>, prefill_page<kRowInt8>},
-    {nullptr, nullptr, kPairs, nullptr},
-    false,
-    {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>, expand<kRowInt8>},
-    merge,
-    {attend_low_bit<2>, attend_low_bit<4>, attend_low_bit<8>},
-    kHasPairs};
+template <int... kBits>
+constexpr RowBodies bodies_of(CodeWidths<kBits...>) {
+  return {
+      {attend_tile<kRowF32>, attend_tile<kRowF16>, attend_tile<kRowBF16>, attend_tile<kRowInt8>},
+      {prefill_page<kRowF32>, prefill_page<kRowF16>, prefill_page<kRowBF16>,
+       prefill_page<kRowInt8>},
+      {nullptr, nullptr, kPairs, nullptr},
+      false,
+      {expand<kRowF32>, expand<kRowF16>, expand<kRowBF16>, expand<kRowInt8>},
+      merge,
+      {attend_low_bit<kBits>...},
+      kHasPairs};
+}
+constexpr RowBodies kRowBodies = bodies_of(AllCodeWidths());
 
 }  // namespace
 }  // namespace fasa::cpu

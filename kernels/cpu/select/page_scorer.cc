@@ -82,7 +82,7 @@ const std::byte* PageScorer::ahead(int page) const {
 
 uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch, float* scores) {
   const Source source = source_of(page);
-  const auto format_index = static_cast<size_t>(source.format.dtype);
+  const int index = score_index(source.format.dtype);
   bool finite = true;
   const SliceFormat part{source.format.dtype, scored_dims_};
   PageQuery query{nullptr, scratch->weights(), scratch->codes(),          0,
@@ -91,10 +91,10 @@ uint64_t PageScorer::score(int page, const std::byte* next, PageScratch* scratch
     query.q = query_.data() + h * stride_;
     query.heads = std::min(heads_ - h, kScoreHeads);
     float* out = scores + h * kPageTokens;
-    if (bodies_->score[format_index](query, source.data, source.base, next, out)) continue;
+    if (bodies_->score[index](query, source.data, source.base, next, out)) continue;
     finite = false;
     if (is_coded(source.format.dtype)) {
-      kScorePortable.score[format_index](query, source.data, source.base, nullptr, out);
+      kScorePortable.score[index](query, source.data, source.base, nullptr, out);
     }
   }
   bytes_read_ += scored_page_bytes(part);

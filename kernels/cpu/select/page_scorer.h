@@ -12,6 +12,11 @@
 
 namespace fasa::cpu {
 
+// Index of a precision's body in ScoreBodies::score.
+constexpr int score_index(SliceDType dtype) {
+  return is_coded(dtype) ? 2 + code_width_index(slice_bits(dtype)) : static_cast<int>(dtype);
+}
+
 // Memory that only grows, 64-byte aligned: no allocation after the first steps.
 template <typename T>
 class ScratchArray {

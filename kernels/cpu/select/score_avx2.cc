@@ -118,6 +118,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const ScoreBodies kScoreAvx2 = bodies_of<Avx2>();
+constinit const ScoreBodies kScoreAvx2 = bodies_of<Avx2>(AllCodeWidths());
 
 }  // namespace fasa::cpu

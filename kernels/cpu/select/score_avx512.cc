@@ -23,6 +23,6 @@ struct Avx512 : Avx512Base {
 
 }  // namespace
 
-constinit const ScoreBodies kScoreAvx512 = bodies_of<Avx512>();
+constinit const ScoreBodies kScoreAvx512 = bodies_of<Avx512>(AllCodeWidths());
 
 }  // namespace fasa::cpu

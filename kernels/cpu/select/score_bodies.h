@@ -43,7 +43,7 @@ struct Candidates {
 inline constexpr int kCandidateSlack = 16;
 
 struct ScoreBodies {
-  ScorePage score[5];  // by SliceDType
+  ScorePage score[2 + kCodeWidthCount];  // f32, bf16, codes by width
   // Bit t: some head h has scores[h][t] >= bounds[h]. scores [heads][64], no NaN.
   uint64_t (*filter)(const float* scores, int heads, const float* bounds);
   // Appends the tokens of `mask`; `position`: that of bit 0. Needs count + 64 <= capacity.

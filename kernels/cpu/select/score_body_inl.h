@@ -388,19 +388,19 @@ static float take_out_of(uint64_t taken, float maximum, int16_t* codes) {
   return maximum + static_cast<float>(top) / kScoreUnits;
 }
 
-template <class V>
-constexpr ScoreBodies bodies_of() {
-  ScoreBodies bodies = {{score_floats_any<V, false>, score_floats_any<V, true>,
-                         score_codes_any<V, 8>, score_codes_any<V, 4>, score_codes_any<V, 2>},
-                        filter_page<V>,
-                        V::append,
-                        relative_keys_of,
-                        raise_maxima_of<V>,
-                        count_keys,
-                        V::find_at_least,
-                        soft_cap_all<V>,
-                        code_scores_of<V>,
-                        take_out_of};
+template <class V, int... kBits>
+constexpr ScoreBodies bodies_of(CodeWidths<kBits...>) {
+  ScoreBodies bodies = {
+      {score_floats_any<V, false>, score_floats_any<V, true>, score_codes_any<V, kBits>...},
+      filter_page<V>,
+      V::append,
+      relative_keys_of,
+      raise_maxima_of<V>,
+      count_keys,
+      V::find_at_least,
+      soft_cap_all<V>,
+      code_scores_of<V>,
+      take_out_of};
   if constexpr (V::kOwnCodes) {
     bodies.code_scores = V::code_scores;
     bodies.take_out = V::take_out;

@@ -83,18 +83,22 @@ bool score_plain(const PageQuery& query, const std::byte* page, float, const std
   return finite_scores(query, scores);
 }
 
+template <int... kBits>
+constexpr ScoreBodies portable_bodies(CodeWidths<kBits...>) {
+  return {{score_plain<false>, score_plain<true>, score_coded<kBits>...},
+          filter_page<Scalar>,
+          append_one_by_one,
+          relative_keys_of,
+          raise_maxima_of<Scalar>,
+          count_keys,
+          find_one_by_one,
+          soft_cap_all<Scalar>,
+          code_scores_of<Scalar>,
+          take_out_of};
+}
+
 }  // namespace
 
-constinit const ScoreBodies kScorePortable = {
-    {score_plain<false>, score_plain<true>, score_coded<8>, score_coded<4>, score_coded<2>},
-    filter_page<Scalar>,
-    append_one_by_one,
-    relative_keys_of,
-    raise_maxima_of<Scalar>,
-    count_keys,
-    find_one_by_one,
-    soft_cap_all<Scalar>,
-    code_scores_of<Scalar>,
-    take_out_of};
+constinit const ScoreBodies kScorePortable = portable_bodies(AllCodeWidths());
 
 }  // namespace fasa::cpu

@@ -26,6 +26,6 @@ struct Vnni : Avx512Base {
 
 }  // namespace
 
-constinit const ScoreBodies kScoreVnni = bodies_of<Vnni>();
+constinit const ScoreBodies kScoreVnni = bodies_of<Vnni>(AllCodeWidths());
 
 }  // namespace fasa::cpu

@@ -23,13 +23,8 @@ class CodeScorer {
 
   // Scores a page of codes and its base; all queries must be finite.
   FASA_DEVICE void score(const std::byte* page, float base) const {
-    if (memory_.format.dtype == SliceDType::kInt2) {
-      score_codes<2>(page, base);
-    } else if (memory_.format.dtype == SliceDType::kInt4) {
-      score_codes<4>(page, base);
-    } else {
-      score_codes<8>(page, base);
-    }
+    with_code_width(slice_bits(memory_.format.dtype), AllCodeWidths(),
+                    [&]<int kBits>() { score_codes<kBits>(page, base); });
   }
 
   // The same for any queries, without tensor cores.
