@@ -11,6 +11,7 @@
 
 #include "bench/stream.h"
 #include "kernels/cpu/select/page_scorer.h"
+#include "kernels/slice_format.h"
 
 namespace fasa::bench {
 
