@@ -136,6 +136,15 @@ TEST(SeveralTokens, AreAsIfTheyCameOneByOne) {
   }
 }
 
+// Short sequences read device copies, long ones fetch rows: a round may have the short ones alone.
+TEST(SeveralTokens, OfShortSequencesBesideLongOnes) {
+  for (const int64_t low_bit_tokens : {int64_t{0}, kAllOthers}) {
+    const RunSetup setup{.device = "emulated", .hot_rows = 200, .low_bit_tokens = low_bit_tokens};
+    RuntimeRun several(setup), single(setup);
+    expect_as_one_by_one(several, single, {{1, 10}, {2, 500}});
+  }
+}
+
 TEST(SeveralTokens, InLayersWithWindows) {
   for (const std::vector<int>& windows : {std::vector<int>{0, 50, 0}, {70, 50, 90}}) {
     Geometry geometry = small_geometry();
