@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
+#include <iterator>
 
 #include "kernels/slice_pack.h"
 #include "runtime/base/error.h"
@@ -56,7 +56,8 @@ HeadSamples coded_samples(const HeadSamples& samples, SliceDType dtype,
 }
 
 SliceSearch::SliceSearch(int bytes, int chunks) : bytes_(bytes) {
-  for (const SliceDType dtype : std::views::reverse(kSliceDTypes)) {
+  for (size_t i = std::size(kSliceDTypes); i-- > 0;) {
+    const SliceDType dtype = kSliceDTypes[i];
     int most = 0;
     while (most < chunks && slice_bytes_per_token(dtype, most + 1) <= bytes) ++most;
     if (most > 0) options_.push_back({dtype, most});

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -197,8 +196,9 @@ HeadRanking parse_head(const Node& node, const Geometry& geometry) {
 
 MapSlice parse_slice(const Node& node, int chunks) {
   node.require_keys({"dtype", "tip_chunks", "fine_chunks", "bytes"});
-  const auto names = kSliceDTypes | std::views::transform(slice_dtype_name);
-  const std::string name = node["dtype"].one_of({names.begin(), names.end()});
+  std::set<std::string_view> names;
+  for (const SliceDType dtype : kSliceDTypes) names.insert(slice_dtype_name(dtype));
+  const std::string name = node["dtype"].one_of(names);
   const int tip_chunks = node["tip_chunks"].integer(1, chunks);
   const int max_fine = name == "int2" ? tip_chunks : 0;
   return {.dtype = parse_slice_dtype(name).value(),

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <ranges>
 
 #include "runtime/config/option_kinds.h"
 #include "scheduler/plan/head_groups.h"
@@ -44,8 +43,12 @@ Json counts_json(const std::vector<TokenCount>& counts) {
   return array.size() == 1 ? array[0] : array;
 }
 
-std::string slice_dtype_names(auto dtypes) {
-  return fmt::format("{}", fmt::join(dtypes | std::views::transform(slice_dtype_name), ", "));
+std::string slice_dtype_names(bool coded_only) {
+  std::vector<std::string_view> names;
+  for (const SliceDType dtype : kSliceDTypes) {
+    if (is_coded(dtype) || !coded_only) names.push_back(slice_dtype_name(dtype));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool take_interval(const Json& value, int& out) {
@@ -225,9 +228,8 @@ void add_sets(Options& out) {
       {.key = "slice_dtype",
        .help = "Precision of the slices; overrides that of `slice`.",
        .default_text = "that of `slice`"},
-      "DTYPE", slice_dtype_names(std::views::all(kSliceDTypes)),
-      [](auto& c) -> auto& { return c.selection.slice_dtype; }, parse_slice_dtype,
-      slice_dtype_name));
+      "DTYPE", slice_dtype_names(false), [](auto& c) -> auto& { return c.selection.slice_dtype; },
+      parse_slice_dtype, slice_dtype_name));
   out.add(integer_option(
       {.key = "tip_chunks",
        .help = "Frequency chunks per head in the slices; overrides the number of `slice`.",
@@ -276,8 +278,7 @@ void add_counts(Options& out) {
       {.key = "value_codes",
        .help = "Precision of the value codes, by which low_bit_tokens are attended to.",
        .default_text = "int4 with slice = fine, else int2"},
-      "DTYPE", slice_dtype_names(std::views::filter(kSliceDTypes, is_coded)),
-      [](auto& c) -> auto& { return c.selection.value_codes; },
+      "DTYPE", slice_dtype_names(true), [](auto& c) -> auto& { return c.selection.value_codes; },
       [](const std::string& name) {
         const auto dtype = parse_slice_dtype(name);
         return dtype && is_coded(*dtype) ? dtype : std::nullopt;

@@ -26,7 +26,7 @@ PrefetchPlan StepTiming::plan(const OpenStep& step) {
   ++steps_;
   const auto decodes = [](const StepPart& part) { return part.mode == StepMode::kDecode; };
   if (!std::all_of(step.sequences.begin(), step.sequences.end(), decodes)) return {};
-  const auto local = [this](const StepPart& part) {
+  const auto local = [](const StepPart& part) {
     return part.sequence->rows().access() == RowAccess::kLocal;
   };
   if (std::all_of(step.sequences.begin(), step.sequences.end(), local)) return {};
