@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/catalog/geometry_catalog.h"
+#include "tests/support/fault_injector.h"
 #include "tests/support/filled_runtime.h"
+#include "tests/support/injecting_device.h"
 #include "tests/support/queued_steps.h"
 #include "tests/support/runs.h"
 #include "tests/support/stepped_device.h"
@@ -243,6 +246,36 @@ TEST(ShortSequences, AreSavedAndLoaded) {
       expect_same(from.decode(a, 1, 80), to.decode(b, 1, 80), std::to_string(tokens));
     }
   }
+}
+
+// Wherever an export fails, the slices that it made for the copy are gone.
+TEST(ShortSequences, AFailedExportLeavesNoSlices) {
+  DeviceOptions options;
+  options.name = "emulated";
+  const auto inner = open_device(options);
+  FaultInjector injector;
+  RuntimeRun run(
+      std::make_unique<InjectingDevice>(*inner, injector, InjectingDevice::Inner::kProducts),
+      {.device = "emulated", .hot_rows = kHotRows, .fac_tokens = 500});
+  Runtime& runtime = run.runtime();
+  const SequenceId id = runtime.create();
+  run.prefill(id, 1, kPageTokens, 50);
+  std::vector<std::byte> rows(runtime.traits().page.rows), slices(runtime.traits().page.slices);
+  const std::array pages{PageSpans{rows, slices}};
+  ASSERT_EQ(runtime.memory().device_slices, 0u);
+  int failures = 0;
+  for (int64_t nth = 1; nth < 100; ++nth) {
+    injector.arm({FaultPoint::kAllocation, FaultPoint::kCopy}, nth);
+    try {
+      runtime.exchange().export_pages(id, 0, pages);
+    } catch (const Error&) {
+      ++failures;
+      EXPECT_EQ(runtime.memory().device_slices, 0u) << "fault " << nth;
+    }
+    if (injector.lift() == 0) break;
+  }
+  EXPECT_GE(failures, 3);
+  EXPECT_GT(runtime.memory().device_slices, 0u);
 }
 
 // All steps are enqueued before any of them runs: over the ends of the set and of the copies.

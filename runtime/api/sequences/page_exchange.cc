@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
-#include "runtime/api/sequences/memory_guard.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -57,8 +57,12 @@ PageExchange::PageExchange(StepStreams& streams, PrefetchControl& prefetch, Step
 
 void PageExchange::export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages) {
   KvSequence& sequence = chunks_.require_idle("export_pages", id);
+  std::optional<MemoryGuard> guard;  // of the slices that a short sequence makes for it
   // Only the last page may be without slices.
-  if (!pages.empty() && !pages.front().slices.empty()) code_slices(sequence);
+  const bool has_slices = !pages.empty() && !pages.front().slices.empty();
+  if (has_slices && !sequence.slices().coded() && sequence.length() > 0) {
+    code_slices(sequence, guard.emplace(streams_, prefetch_));
+  }
   const PageBytes& page_bytes = traits_.page;
   const int64_t total = pages_of(sequence.length());
   const int64_t end = first + std::ssize(pages);
@@ -86,12 +90,11 @@ void PageExchange::export_pages(SequenceId id, int64_t first, std::span<const Pa
   const StepSettings& settings = engine_.settings();
   clear_behind(last_tokens, settings.layout, rows.first(rows.size() - page_bytes.window_rows));
   clear_behind(last_tokens, settings.window_rows, rows.last(page_bytes.window_rows));
+  if (guard) guard->keep();
 }
 
 // Stored pages have slices, also those of a short sequence, which needs none.
-void PageExchange::code_slices(KvSequence& sequence) {
-  if (sequence.slices().coded() || sequence.length() == 0) return;
-  MemoryGuard guard(streams_, prefetch_);
+void PageExchange::code_slices(KvSequence& sequence, MemoryGuard& guard) {
   guard.watch(sequence);
   streams_.settle();  // descriptors of a step are used
   sequence.require_usable();
@@ -100,7 +103,6 @@ void PageExchange::code_slices(KvSequence& sequence) {
   slot.ensure(1);
   streams_.note_control_work(sequence);
   describer_.code(sequence, slot);
-  guard.keep();
 }
 
 // Window rows that were given back are zeros.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "offload/store/pending_pages.h"
+#include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/prompt_chunks.h"
 #include "runtime/api/sequences/runtime_traits.h"
 
@@ -34,7 +35,8 @@ class PageExchange {
   //
   // Copies pages first, first + 1, ... of the committed tokens, with the slices of full ones. Rows
   // beyond the last token and window rows that were given back are zero. Waits once. Throws
-  // UsageError, BudgetError (a short sequence makes its slices first), and errors of PendingPages.
+  // UsageError, BudgetError (a short sequence makes its slices first), DeviceError and errors of
+  // PendingPages; then nothing has changed.
   void export_pages(SequenceId id, int64_t first, std::span<const PageSpans> pages);
   // Appends `tokens` tokens after whole pages, from pages with at least as many; with the slices of
   // those that they fill. Rows may be omitted from pages that attach_pages() named. Window rows
@@ -61,7 +63,7 @@ class PageExchange {
   bool load_more(SequenceId id, size_t max_bytes);
 
  private:
-  void code_slices(KvSequence& sequence);
+  void code_slices(KvSequence& sequence, MemoryGuard& guard);
   void copy_out(const KvSequence& sequence, int64_t first, std::span<const PageSpans> pages);
   void copy_in(const KvSequence& sequence, int64_t first, std::span<const ConstPageSpans> pages);
   // Waits for all of them together.

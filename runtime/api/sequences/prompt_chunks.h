@@ -1,5 +1,3 @@
-// Prompts worked layer by layer.
-//
 // A chunk of a prompt is worked layer by layer: each layer takes all of its tokens, in pieces,
 // before the next layer begins. A piece is a step of one layer of one sequence. Rows on the host
 // come back to the device once a layer and chunk, and the device has one layer's rows of the

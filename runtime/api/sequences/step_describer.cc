@@ -180,11 +180,12 @@ void StepDescriber::list_rounds(OpenStep& step) {
 void StepDescriber::describe_rounds(OpenStep& step) const {
   using Kind = DescriptorBuffer::Kind;
   const DecodeRounds rounds = DecodeRounds::of(step.sequences);
+  const RowAccess decoded = DecodeRounds::access(step.sequences);
   step.rounds.assign(static_cast<size_t>(rounds.count), step.tables);
   size_t first = 0;
   for (StepContext& round : step.rounds) {
     round.round = static_cast<int>(first) / rounds.places;
-    round.decoded = DecodeRounds::access(step.sequences);
+    round.decoded = decoded;
     round.on_device = step.slot->device(Kind::kRounds) + first;
     round.on_host = std::span(step.slot->host(Kind::kRounds))
                         .subspan(first, static_cast<size_t>(rounds.places));
