@@ -10,7 +10,7 @@ token; intervals are 95 % over windows, by the normal distribution.
 fasa's prefill is exact; the scored tokens are decoded with the selection. llama.cpp reads a
 quantised cache during the prefill too, in batches of 512.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/peers build/venv/bin/python bench/kv_quality.py --model MODEL.gguf \\
         --text TEXT... --context 8192 --json kv-quality.json
 """

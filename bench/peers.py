@@ -12,7 +12,7 @@ The ways take turns, round by round. In a turn each passes over its layers after
 passed over theirs, so that keys come from memory; the first layer only starts its threads. Medians
 over the rounds, ratios within a round.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/release/python:build/peers \\
         build/venv/bin/python bench/peers.py --json peers.json
 """

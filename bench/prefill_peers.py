@@ -9,7 +9,7 @@ its weights are a few per cent of that and are counted with it.
 
 The ways take turns; every turn is a whole prompt. Ours leaves out `append`.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/release/python:build/peers build/venv/bin/python bench/prefill_peers.py
 """
 import argparse

@@ -6,7 +6,7 @@ a GGUF file that both read (--model), or one with random weights in Q4_0 of Llam
 (--shape 1b) or of SmolLM2's (--shape small), of as many layers as --layers says. All tokens of a
 prompt are attended to. The two take turns in processes of their own, round by round.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/peers build/venv/bin/python bench/prompts.py [--llama-cpp]
 """
 import argparse

@@ -7,7 +7,7 @@
     bench/rerun.py tables bench/results     of the kept runs
 
 Needs the release build with its benches (cmake --preset release && cmake --build --preset release)
-and, for peers and transformers, tools/python-env and tools/peers-env. Stops where the machine is at
+and, for peers and transformers, tools/env python and tools/env peers. Stops where the machine is at
 work already (a load above 0.3 a core), unless --busy: times of a shared machine say nothing. Every
 file says processor, flags, commit, date and load; a tree with changes is refused.
 

@@ -16,7 +16,7 @@
                                                  connections and conversations: is memory flat, and
                                                  does a client get another's text
 
-Needs the release build. For --llama: tools/python-env && tools/peers-env, then
+Needs the release build. For --llama: tools/env python && tools/env peers, then
     PYTHONPATH=build/peers build/venv/bin/python bench/serve_load.py clients --llama ...
 Times are the clients'; --json FILE keeps all of them.
 """

@@ -2,7 +2,7 @@
 """Copies a GGUF file and stretches its positions by YaRN: for measurements beyond the length that a
 model was trained for. Full attention of the stretched model is then the reference.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/peers build/venv/bin/python bench/stretch_gguf.py MODEL.gguf 4 STRETCHED.gguf
 """
 import argparse

@@ -8,7 +8,7 @@ token's key and value, and attending. Prompts are stored and their attention is 
 not what is measured and its outputs count for nothing in random weights. Medians over rounds of a
 round's median step, and the best step of all, which other work on the machine disturbs least.
 
-    tools/vllm-env
+    tools/env vllm
     PYTHONPATH=build/release/python build/vllm-env/bin/python bench/vllm_decode.py --json vllm.json
 """
 import argparse

@@ -6,7 +6,7 @@ the head in Q6_K. Ways take turns in processes of their own, round by round; med
 --processor-time divides by the processor's time instead of wall time, for machines that do other
 work too; one thread then, because threads that wait for each other spin.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/peers build/venv/bin/python bench/weight_types.py --json FILE
 """
 import argparse

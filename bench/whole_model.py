@@ -10,7 +10,7 @@ rounds, milliseconds a token, and the largest resident memory of the processes. 
 cannot hold is said. fasa's host rows share physical memory where the machine lacks it, which is
 said too.
 
-    tools/python-env && tools/peers-env
+    tools/env python && tools/env peers
     PYTHONPATH=build/peers \\
         build/venv/bin/python bench/whole_model.py --smollm2 FILE.gguf --json FILE
 """

@@ -25,7 +25,7 @@ class ExampleClients(ServeTest):
         self.assertIn("data: [DONE]", output)
 
     @unittest.skipIf(importlib.util.find_spec("openai") is None,
-                     "the package openai is missing: tools/clients-env installs it")
+                     "the package openai is missing: tools/env clients installs it")
     def test_openai(self):
         server = Server(self, model=self.chat_model())
         self.assertTrue(self.output_of(server, sys.executable, SOURCE / "examples/serve_openai.py"))

@@ -6,7 +6,7 @@ Needs torch, transformers 5, numpy, safetensors and gguf; run once, the results 
     python3 tests/golden/make_packed.py [NAME...]
 What lies where was written down from the layouts' descriptions, apart from the product's readers;
 GGUF's blocks are packed and unpacked by the gguf package, and those that it only unpacks are packed
-by llama.cpp's quantiser (tools/peers-env).
+by llama.cpp's quantiser (tools/env peers).
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """The packages anthropic, ollama and litellm against fasa serve, each as its users call it: chat,
 stream, tools, structured answers, errors. A package that is not there is skipped
-(tools/clients-env installs them)."""
+(tools/env clients installs them)."""
 import importlib
 import json
 import os
@@ -31,7 +31,7 @@ if litellm is not None:
 
 
 def needs(*packages):
-    return unittest.skipIf(None in packages, "a package is not there: tools/clients-env")
+    return unittest.skipIf(None in packages, "a package is not there: tools/env clients")
 
 
 if pydantic is not None:

@@ -252,7 +252,7 @@ class Eval(CommandTest):
     def test_longbench_with_the_real_metrics(self):
         python = SOURCE / "build/metrics-venv/bin/python"
         if not python.exists():
-            self.skipTest("tools/metrics-env makes what this needs")
+            self.skipTest("tools/env metrics makes what this needs")
         result = self.evaluate("eval", "longbench", "--model", MODEL, "--data", self.data_folder(),
                                "--context", 200, "--metrics-python", python, "--tasks", "qasper",
                                "--selection", "fasa")
@@ -319,7 +319,7 @@ class Eval(CommandTest):
                           "lcc")
         python = self.write("python", "#!/bin/sh\necho missing: rouge\nexit 1\n")
         python.chmod(0o755)
-        self.assert_fails(2, ["missing: rouge", "tools/metrics-env"], *base, "--data", data,
+        self.assert_fails(2, ["missing: rouge", "tools/env metrics"], *base, "--data", data,
                           "--context", 200, "--metrics-python", python)
         self.assertFalse(self.results.exists())
         self.assert_fails(2, ["--pass-k", "3"], "eval", "math", "--model", MODEL, "--data", data,

@@ -1,5 +1,5 @@
 """The packages langchain-openai and instructor against fasa serve, as their users call them: chat,
-stream, tools, structured answers, errors. They lie in a folder of their own (tools/clients-env),
+stream, tools, structured answers, errors. They lie in a folder of their own (tools/env clients),
 because they need an older openai."""
 import typing
 import unittest
@@ -23,7 +23,7 @@ else:
 USER = "In the beginning"
 
 
-@unittest.skipIf(langchain_openai is None, "the packages are not there: tools/clients-env")
+@unittest.skipIf(langchain_openai is None, "the packages are not there: tools/env clients")
 class LangChain(ServeTest):
     def model(self, *flags, **options):
         server = Server(self, *flags, model=self.chat_model(TOOL_TEMPLATE))
@@ -81,7 +81,7 @@ class LangChain(ServeTest):
                     "max_retries": 0, **options}).invoke(USER)
 
 
-@unittest.skipIf(langchain_openai is None, "the packages are not there: tools/clients-env")
+@unittest.skipIf(langchain_openai is None, "the packages are not there: tools/env clients")
 class Instructor(ServeTest):
     def client(self):
         server = Server(self, model=self.chat_model(TOOL_TEMPLATE))

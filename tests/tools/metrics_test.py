@@ -1,5 +1,5 @@
 """The metrics of fasa eval longbench and math against values worked out by hand. Those that need
-packages run where tools/metrics-env has installed them: python3 TEST.py FASA SOURCE_DIR."""
+packages run where tools/env metrics has installed them: python3 TEST.py FASA SOURCE_DIR."""
 import importlib.util
 import sys
 import unittest
@@ -12,7 +12,7 @@ from fasa_metrics import longbench, mathematics  # noqa: E402
 
 def needs(*packages):
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    return unittest.skipIf(missing, f"{missing} missing: tools/metrics-env installs them")
+    return unittest.skipIf(missing, f"{missing} missing: tools/env metrics installs them")
 
 
 class LongBench(unittest.TestCase):

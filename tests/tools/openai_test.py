@@ -1,6 +1,6 @@
 """The official openai client against fasa serve, synchronous and asynchronous: the server
 understands its requests, and the client can read the replies. Without the package
-(tools/clients-env) all tests are skipped."""
+(tools/env clients) all tests are skipped."""
 import asyncio
 import json
 import unittest
@@ -16,7 +16,7 @@ except ImportError:
 USER = [{"role": "user", "content": "And Ruth said, "}]
 
 
-@unittest.skipIf(openai is None, "the package openai is not there: tools/clients-env installs it")
+@unittest.skipIf(openai is None, "the package openai is not there: tools/env clients installs it")
 class Client(ServeTest):
     def client(self, server, kind="OpenAI", **options):
         client = getattr(openai, kind)(base_url=f"http://127.0.0.1:{server.port}/v1",

@@ -17,7 +17,7 @@ def by_id(name, what="value"):
     return f"document.getElementById('{name}').{what}"
 
 
-@unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/clients-env installs it")
+@unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/env clients installs it")
 class PageTest(ServeTest):
     long = False
 

@@ -1,5 +1,5 @@
 """Public vocabularies of GGUF files against the ids that their makers expect: pairs NAME.gguf.inp,
-NAME.gguf.out beside NAME.gguf in build/vocabularies (tools/vocabularies-env fetches them)."""
+NAME.gguf.out beside NAME.gguf in build/vocabularies (tools/env vocabularies fetches them)."""
 import json
 import unittest
 
@@ -12,7 +12,7 @@ OTHERS = {"bert-bge"}
 COMPOSED = {"qwen35"}
 
 
-@unittest.skipUnless(FOLDER.exists(), "no build/vocabularies: tools/vocabularies-env fetches them")
+@unittest.skipUnless(FOLDER.exists(), "no build/vocabularies: tools/env vocabularies fetches them")
 class PublicVocabularies(CommandTest):
     def test_ids(self):
         files = sorted(FOLDER.glob("ggml-vocab-*.gguf"))

@@ -34,7 +34,7 @@ CONTRAST = """Math.min(...[...document.querySelectorAll('.heat td[style]')].map(
   return Math.max(a, b) / Math.min(a, b); }))"""
 
 
-@unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/clients-env installs it")
+@unittest.skipUnless(PROGRAM, "no Chromium is installed; tools/env clients installs it")
 @unittest.skipUnless(os.environ.get("FASA_LONG") == "1", "the long run has them (FASA_LONG=1)")
 class ReportPages(CommandTest):
     def looks(self, page):

@@ -49,8 +49,7 @@ class Setup(CommandTest):
         self.assertEqual(script("setup", "--chek").returncode, 2)
         for argument in ("--fast", "--all=9/8", "--all=10/9", "--all=3"):
             self.assertEqual(script("test", argument).returncode, 2)
-        self.assertEqual(script("peers-env", "--fast").returncode, 2)
-
+        self.assertEqual(script("env", "peers", "--fast").returncode, 2)
 
     def test_the_long_run_says_its_parts(self):
         lines = script("test", "--parts").stdout.decode().splitlines()
@@ -66,7 +65,7 @@ class Configure(CommandTest):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(b"The Python package is not built", done.stdout)
-        self.assertIn(b"tools/python-env", done.stdout)
+        self.assertIn(b"tools/env python", done.stdout)
 
 
 class Checks(CommandTest):

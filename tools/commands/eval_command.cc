@@ -104,7 +104,7 @@ void EvalCommand::add_data_flags() {
                  "math: sample among tokens with this total probability");
   add_flag("--metrics-python", "PATH", metrics_python_,
            "Python with the packages of the metrics; default: the environment made by "
-           "tools/metrics-env");
+           "tools/env metrics");
 }
 
 void EvalCommand::add_method_flags() {

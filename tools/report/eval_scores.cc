@@ -67,7 +67,7 @@ Output output_of(const std::string& command) {
 
 MetricsProgram::MetricsProgram(std::string python) : python_(std::move(python)) {
   constexpr std::string_view kHow =
-      "make an environment with tools/metrics-env, or give one (--metrics-python PATH)";
+      "make an environment with tools/env metrics, or give one (--metrics-python PATH)";
   const MetricsLocation location = metrics_location();
   folder_ = location.folder.string();
   if (!fs::exists(location.folder / "fasa_metrics")) {

@@ -4,7 +4,7 @@ the pieces of the one before).
 
     python3 make_pre_tokenizers.py EXPRESSIONS.json
 
-EXPRESSIONS.json: {"names": {NAME: {"regexes": [...]}}}. Needs the packages of tools/python-env.txt.
+EXPRESSIONS.json: {"names": {NAME: {"regexes": [...]}}}. Needs `tools/env python`.
 """
 import json
 import pathlib
