@@ -1,6 +1,6 @@
 // Bodies that multiply and unpack packed weights, for one instruction set. A vector header,
 // included before, defines Vec and Bits (kLanes floats, ints), fma(), Table with load_table(),
-// look_up() and look_up_three(), widen_f16(), widen_bf16(), widen_i8(), widen_i16(), load_u8() of
+// look_up() and look_up_three(), load_f16(), load_bf16(), load_int8(), widen_i16(), load_u8() of
 // kLanes numbers, kTwoPanelRows, and what packed_whole_inl.h takes.
 //
 // In f32 a step's products go to four sums per output, by the pair index within the line. The sums
@@ -22,7 +22,7 @@ constexpr int kAhead = 6144;  // bytes; 4096 and 12288 are 2 to 8 % slower, no p
 // The layout of codes in a half block (16 places), and their values in f32. Codes of at most 4 bits
 // use the table, longer integers are relative to the centre.
 template <int kBits>
-struct Codes {
+struct WeightCodes {
   static constexpr int kLowBytes = kBits < 4 ? 64 : 128;
   static constexpr bool kHasPlanes = kBits == 3 || kBits == 5 || kBits == 6;
 
@@ -79,7 +79,7 @@ struct Codes {
     } else {
       const Bits above = nibble == 0 ? line.high << 4 : line.high >> (4 * nibble - 4);
       constexpr int kAbove = (1 << kBits) - 16;
-      return to_floats(((word & 15) | (above & kAbove)) - centre);
+      return floats_of(((word & 15) | (above & kAbove)) - centre);
     }
   }
 };
@@ -105,7 +105,7 @@ struct FloatStep {
       const auto* const x = activations<float>(task, step * task.step + place);
 #pragma GCC unroll 2
       for (int panel = 0; panel < kPanels; ++panel) {
-        Codes<kBits> codes;
+        WeightCodes<kBits> codes;
         codes.at(shape, task.panel[panel], step * task.step + place, lane);
 #pragma GCC unroll 2
         for (int line = 0; line < 2; ++line) {
@@ -252,7 +252,7 @@ struct Unpacked {
 
 // Unpacks sixteen places. inputs(i): the input of place i, -1: none.
 template <int kBits, bool kBF16, typename Inputs>
-inline void unpack_half(const Codes<kBits>& codes, int centre, const Table& table, Vec scale,
+inline void unpack_half(const WeightCodes<kBits>& codes, int centre, const Table& table, Vec scale,
                         Vec offset, Unpacked<kBF16> to, Inputs inputs) {
 #pragma GCC unroll 2
   for (int line = 0; line < 2; ++line) {
@@ -288,7 +288,7 @@ void unpack_panel(const UnpackTask& task) {
     }
     group = next;
     for (int half = 0; half < kHalves; ++half) {
-      Codes<kBits> codes;
+      WeightCodes<kBits> codes;
       codes.at(shape, task.panel, first, half * kLanes);
       const Unpacked<kBF16> part = {to.out + half * kLanes * kBytes, to.row};
       if (order == nullptr && first + 16 <= most) {

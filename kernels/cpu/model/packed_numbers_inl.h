@@ -19,8 +19,6 @@ inline Vec load_vec(const float* at) {
 }
 inline void store_vec(float* at, Vec values) { __builtin_memcpy(at, &values, sizeof(values)); }
 inline Vec all(float value) { return value - Vec{}; }
-inline Bits shift_right(Bits bits, int by) { return bits >> by; }
-inline Vec to_floats(Bits ints) { return __builtin_convertvector(ints, Vec); }
 
 // The factors of a super's scales and offsets.
 struct SuperNumbers {
@@ -32,8 +30,8 @@ inline SuperNumbers super_of(const PackedShape& shape, const unsigned char* pane
                              int lane) {
   const int64_t super = group * shape.group / kSuperPlaces * kPanelColumns + lane;
   SuperNumbers numbers;
-  if (shape.scale_kind >= 3) numbers.scale = widen_f16(panel + shape.super_scales + super * 2);
-  if (shape.offset_kind >= 4) numbers.offset = -widen_f16(panel + shape.super_offsets + super * 2);
+  if (shape.scale_kind >= 3) numbers.scale = load_f16(panel + shape.super_scales + super * 2);
+  if (shape.offset_kind >= 4) numbers.offset = -load_f16(panel + shape.super_offsets + super * 2);
   return numbers;
 }
 
@@ -42,10 +40,10 @@ inline Vec scale_of(const PackedShape& shape, const unsigned char* panel, int64_
   const int64_t at = group * kPanelColumns + lane;
   const unsigned char* const scales = panel + shape.scales;
   if (shape.scale_kind == 0) return load_vec((const float*)(scales + at * 4));
-  if (shape.scale_kind == 1) return widen_f16(scales + at * 2);
-  if (shape.scale_kind == 2) return widen_bf16(scales + at * 2);
-  if (shape.scale_kind == 3) return super.scale * widen_i8(scales + at);
-  return super.scale * to_floats(load_u8(scales + at) & 15);
+  if (shape.scale_kind == 1) return load_f16(scales + at * 2);
+  if (shape.scale_kind == 2) return load_bf16(scales + at * 2);
+  if (shape.scale_kind == 3) return super.scale * load_int8(scales + at);
+  return super.scale * floats_of(load_u8(scales + at) & 15);
 }
 
 inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64_t group, int lane,
@@ -53,11 +51,11 @@ inline Vec offset_of(const PackedShape& shape, const unsigned char* panel, int64
   const int64_t at = group * kPanelColumns + lane;
   const unsigned char* const offsets = panel + shape.offsets;
   if (shape.offset_kind == 0) return Vec{};
-  if (shape.offset_kind == 1) return -scale * widen_i8(offsets + at);
+  if (shape.offset_kind == 1) return -scale * load_int8(offsets + at);
   if (shape.offset_kind == 2) return -scale * widen_i16(offsets + at * 2);
-  if (shape.offset_kind == 3) return widen_f16(offsets + at * 2);
-  if (shape.offset_kind == 4) return super.offset * to_floats(load_u8(offsets + at));
-  return super.offset * to_floats(load_u8(panel + shape.scales + at) >> 4);
+  if (shape.offset_kind == 3) return load_f16(offsets + at * 2);
+  if (shape.offset_kind == 4) return super.offset * floats_of(load_u8(offsets + at));
+  return super.offset * floats_of(load_u8(panel + shape.scales + at) >> 4);
 }
 
 // The scale group that a multiplication has come to, and the factors of its super.

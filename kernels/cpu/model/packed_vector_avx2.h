@@ -1,21 +1,13 @@
-// Registers of 8 floats for the packed bodies. See packed_body_inl.h for what a vector header
-// offers.
+// Registers of 8 floats for the packed bodies, which add tables to those of the row bodies. See
+// packed_body_inl.h for what a vector header offers.
 #pragma once
 
-#include <immintrin.h>
+#include "kernels/cpu/rows/row_vector_avx2.h"
 
 namespace fasa::cpu {
 namespace {
 
-constexpr int kLanes = 8;
 constexpr int kTwoPanelRows = 1;
-
-typedef float Vec __attribute__((vector_size(32)));
-typedef int Bits __attribute__((vector_size(32)));
-
-inline Vec fma(Vec a, Vec b, Vec c) {
-  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-}
 
 struct Table {
   __m256 low, high;
@@ -59,21 +51,13 @@ inline Bits look_up_pairs(const ByteTable& table, Bits pair) {
                                    _mm256_or_si256((__m256i)pair, _mm256_set1_epi16(-32768)));
 }
 
-inline __m128i load_halves(const unsigned char* at) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
-}
-inline __m128i load_bytes(const unsigned char* at) { return _mm_loadu_si64(at); }
-inline Vec widen_f16(const unsigned char* at) { return (Vec)_mm256_cvtph_ps(load_halves(at)); }
-inline Vec widen_bf16(const unsigned char* at) {
-  return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_halves(at)), 16);
-}
 inline Vec widen_i16(const unsigned char* at) {
-  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load_halves(at)));
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(halves));
 }
-inline Vec widen_i8(const unsigned char* at) {
-  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_bytes(at)));
+inline Bits load_u8(const unsigned char* at) {
+  return (Bits)_mm256_cvtepu8_epi32(_mm_loadu_si64(at));
 }
-inline Bits load_u8(const unsigned char* at) { return (Bits)_mm256_cvtepu8_epi32(load_bytes(at)); }
 
 }  // namespace
 }  // namespace fasa::cpu

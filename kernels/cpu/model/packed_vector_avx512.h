@@ -1,21 +1,13 @@
-// Registers of 16 floats for the packed bodies. See packed_body_inl.h for what a vector header
-// offers.
+// Registers of 16 floats for the packed bodies, which add tables to those of the row bodies. See
+// packed_body_inl.h for what a vector header offers.
 #pragma once
 
-#include <immintrin.h>
+#include "kernels/cpu/rows/row_vector_avx512.h"
 
 namespace fasa::cpu {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr int kTwoPanelRows = 2;
-
-typedef float Vec __attribute__((vector_size(64)));
-typedef int Bits __attribute__((vector_size(64)));
-
-inline Vec fma(Vec a, Vec b, Vec c) {
-  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-}
 
 struct Table {
   __m512 values;
@@ -56,23 +48,13 @@ inline Bits look_up_pairs(const ByteTable& table, Bits pair) {
                                    _mm512_or_si512((__m512i)pair, _mm512_set1_epi16(-32768)));
 }
 
-inline __m256i load_halves(const unsigned char* at) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at));
-}
-inline __m128i load_bytes(const unsigned char* at) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at));
-}
-inline Vec widen_f16(const unsigned char* at) { return (Vec)_mm512_cvtph_ps(load_halves(at)); }
-inline Vec widen_bf16(const unsigned char* at) {
-  return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_halves(at)), 16);
-}
 inline Vec widen_i16(const unsigned char* at) {
-  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(load_halves(at)));
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(at));
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(halves));
 }
-inline Vec widen_i8(const unsigned char* at) {
-  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_bytes(at)));
+inline Bits load_u8(const unsigned char* at) {
+  return (Bits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i_u*>(at)));
 }
-inline Bits load_u8(const unsigned char* at) { return (Bits)_mm512_cvtepu8_epi32(load_bytes(at)); }
 
 }  // namespace
 }  // namespace fasa::cpu

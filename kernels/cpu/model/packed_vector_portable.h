@@ -1,17 +1,13 @@
-// Vectors of 4 lanes in the compiler's own terms. See packed_body_inl.h for what a vector header
-// offers.
+// Vectors of 4 lanes for the packed bodies, which add tables to those of the row bodies. See
+// packed_body_inl.h for what a vector header offers.
 #pragma once
+
+#include "kernels/cpu/rows/row_vector_portable.h"
 
 namespace fasa::cpu {
 namespace {
 
-constexpr int kLanes = 4;
 constexpr int kTwoPanelRows = 1;
-
-typedef float Vec __attribute__((vector_size(16)));
-typedef int Bits __attribute__((vector_size(16)));
-
-inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 
 struct Table {
   float values[16];
@@ -59,30 +55,14 @@ inline Bits look_up_pairs(const ByteTable& table, Bits pair) {
   return values;
 }
 
-inline Vec widen_f16(const unsigned char* at) {
-  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
-  Halves halves;
-  __builtin_memcpy(&halves, at, sizeof(halves));
-  const Bits bits = __builtin_convertvector(halves, Bits);
-  const Bits magnitude = (bits & 0x7fff) << 13;
-  const Vec finite = (Vec)magnitude * 0x1p112f;
-  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, NaN
-  const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
-  return (Vec)(value | ((bits & 0x8000) << 16));
-}
-
 template <typename T>
 inline Bits widened(const unsigned char* at) {
   T numbers[kLanes];
   __builtin_memcpy(numbers, at, sizeof(numbers));
   return Bits{numbers[0], numbers[1], numbers[2], numbers[3]};
 }
-inline Vec widen_bf16(const unsigned char* at) { return (Vec)(widened<unsigned short>(at) << 16); }
 inline Vec widen_i16(const unsigned char* at) {
   return __builtin_convertvector(widened<short>(at), Vec);
-}
-inline Vec widen_i8(const unsigned char* at) {
-  return __builtin_convertvector(widened<signed char>(at), Vec);
 }
 inline Bits load_u8(const unsigned char* at) { return widened<unsigned char>(at); }
 

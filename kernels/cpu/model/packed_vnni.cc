@@ -70,9 +70,9 @@ struct Half {
   const unsigned char* high;
 
   explicit Half(const unsigned char* block)
-      : low(block + kHalf * Codes<kBits>::kLowBytes),
-        high(block + 2 * Codes<kBits>::kLowBytes + (kBits == 8 ? kHalf * 128 : 0)) {
-    if constexpr (kHalf == 0 && Codes<kBits>::kHasPlanes) prefetch(high);
+      : low(block + kHalf * WeightCodes<kBits>::kLowBytes),
+        high(block + 2 * WeightCodes<kBits>::kLowBytes + (kBits == 8 ? kHalf * 128 : 0)) {
+    if constexpr (kHalf == 0 && WeightCodes<kBits>::kHasPlanes) prefetch(high);
     if constexpr (kHalf == 1 && kBits == 6) prefetch(high + 64);
   }
 
@@ -249,7 +249,7 @@ struct ByteStep {
   }
   inline Vec dot(const __m512i (&sums)[2], const PackedNumbers& numbers) const {
     const Bits whole = (Bits)_mm512_add_epi32(sums[0], sums[1]) + numbers.base;
-    return to_floats(whole) * all(numbers.scale);
+    return floats_of(whole) * all(numbers.scale);
   }
 };
 

@@ -20,7 +20,7 @@ struct PairCodes {
   explicit PairCodes(const PackedShape& shape) {
     if constexpr (kTable) table = load_byte_table(shape.byte_table);
   }
-  inline Bits pair(const typename Codes<kBits>::Line& line, int pair) const {
+  inline Bits pair(const typename WeightCodes<kBits>::Line& line, int pair) const {
     constexpr int kTwice = 0x10001;
     constexpr int kLow = ((kBits < 4 ? 1 << kBits : 16) - 1) * kTwice;
     const Bits low = (line.low >> (4 * pair)) & kLow;
@@ -43,7 +43,7 @@ struct WholeStep {
   template <int kRows>
   [[gnu::always_inline]] inline void add(const PackedTask& task, const unsigned char* panel,
                                          int64_t place, int lane, Bits (&sums)[kRows]) const {
-    Codes<kBits> codes;
+    WeightCodes<kBits> codes;
     codes.at(*task.shape, panel, place, lane);
     if (lane == 0) codes.prefetch();
     const auto* const x = activations<short>(task, place);
@@ -81,7 +81,7 @@ struct WholeStep {
       }
     }
     const auto dot = [&](int panel, int row, const PackedNumbers& of) {
-      return to_floats(sums[panel][row]) * all(of.scale);
+      return floats_of(sums[panel][row]) * all(of.scale);
     };
     add_step<kRows, kPanels>(task, groups, step, lane, dot, out);
   }

@@ -38,14 +38,6 @@ inline float float_of(unsigned bits) {
   return value;
 }
 
-// Exact: a multiplication moves the exponent, which also normalises subnormals.
-[[maybe_unused]] inline float half_to_float(unsigned bits) {
-  const unsigned rest = (bits & 0x7fffu) << 13;
-  const bool finite = (bits & 0x7c00u) != 0x7c00u;
-  const float magnitude = finite ? float_of(rest) * 0x1p112f : float_of(0x7f800000u | rest);
-  return (bits & 0x8000u) != 0 ? -magnitude : magnitude;
-}
-
 // Loads elements or codes.
 template <RowType kType>
 inline Vec load_row(const unsigned char* p) {

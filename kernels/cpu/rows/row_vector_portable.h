@@ -17,8 +17,6 @@ typedef int Bits __attribute__((vector_size(16)));
 typedef Vec Quad;
 typedef float VecMem __attribute__((vector_size(16), aligned(4), may_alias));
 
-float half_to_float(unsigned bits);
-
 inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 inline Vec max_of(Vec a, Vec b) { return a > b ? a : b; }
 inline float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
@@ -51,10 +49,15 @@ inline Vec load_bf16(const unsigned char* p) {
   return (Vec)(Bits{bits[0] << 16, bits[1] << 16, bits[2] << 16, bits[3] << 16});
 }
 inline Vec load_f16(const unsigned char* p) {
-  unsigned short bits[kLanes];
-  __builtin_memcpy(bits, p, sizeof(bits));
-  return Vec{half_to_float(bits[0]), half_to_float(bits[1]), half_to_float(bits[2]),
-             half_to_float(bits[3])};
+  typedef unsigned short Halves __attribute__((vector_size(kLanes * 2)));
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof(halves));
+  const Bits bits = __builtin_convertvector(halves, Bits);
+  const Bits magnitude = (bits & 0x7fff) << 13;
+  const Vec finite = (Vec)magnitude * 0x1p112f;
+  const Bits special = (bits & 0x7c00) == 0x7c00;  // infinities, NaN
+  const Bits value = (special & (magnitude | 0x7f800000)) | (~special & (Bits)finite);
+  return (Vec)(value | ((bits & 0x8000) << 16));
 }
 inline Vec load_int8(const unsigned char* p) {
   signed char codes[kLanes];
