@@ -92,6 +92,9 @@ struct StepParams {
   CacheLayout layout;
   const SequenceDesc* sequences = nullptr;
   int count = 0;
+  // Descriptors in a row that are tokens of one sequence, one after the other, all in one page:
+  // kernels may read a page once for all of them. Those that take no part come last.
+  int together = 1;
   int layer = 0;   // that stores the rows, in the layout
   int sharer = 0;  // n: the n-th of CacheLayout::sharers attends to them; 0: `layer` itself
   int64_t write_back_offset = 0;  // bytes from SequenceDesc::write_back_buffer to this layer's

@@ -55,6 +55,8 @@ struct DeviceTraits {
   bool times_kernel_bytes = true;
   // A low-bit set of all other tokens is attended to by whole pages (LowBitPages).
   bool low_bit_by_page = false;
+  // Query heads, those of several tokens of a sequence, for which kernels read a page's codes once.
+  int page_queries = 1;
   SelectScratchBytes select_scratch = nullptr;  // null: none
   // Bytes of device scratch for a projection. Only models ask, because the call may load a library.
   // Null: none.
@@ -68,6 +70,7 @@ struct DeviceTraits {
 // The processor, and the accelerator emulated on it.
 inline constexpr DeviceTraits kHostTraits = {
     .unified = true, .done_on_return = true, .low_bit_by_page = true};
-inline constexpr DeviceTraits kEmulatedTraits = {.virtual_clock = true, .low_bit_by_page = true};
+inline constexpr DeviceTraits kEmulatedTraits = {
+    .virtual_clock = true, .low_bit_by_page = true, .page_queries = 8};
 
 }  // namespace fasa

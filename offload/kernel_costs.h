@@ -19,6 +19,10 @@ struct KernelCosts {
   static constexpr double kAttended = 2.4;
   static constexpr double kPrompt = 830;
   static constexpr double kOfPeak = 0.85;
+  // What a page of slices, and one of value codes, costs again for the next token of its sequence
+  // (StepParams::together), counted from instructions.
+  static constexpr double kScoredAgain = 0.5;
+  static constexpr double kAttendedAgain = 0.3;
 
   double launch = 2.7e-6;        // a kernel that follows another in its stream
   double select = 31e-6;         // all its kernels, however many heads and pages

@@ -61,6 +61,7 @@ struct StepSettings {
   bool selection_evicts = false;                // it evicts, so it must observe every query
   SelectScratchBytes select_scratch = nullptr;  // the device's, see DeviceTraits
   bool low_bit_by_page = false;                 // the device's, see DeviceTraits
+  int page_queries = 1;                         // the device's, see DeviceTraits
   DeviceRates rates;                            // the device's
   LinearShape linear = {};                      // layers with a state in place of rows
   SnapshotRule snapshots;                       // of these states

@@ -20,12 +20,13 @@ class ClaimSlotsHead {
         sequence_(params.step.sequences[sequence]),
         head_(head),
         index_(int64_t{sequence} * layout_.kv_heads + head),
+        is_first_(sequence % params.step.together == 0),
         slots_(HotSlots::of(layout_, sequence_.hot_table, params.step.attending_layer(), head,
                             sequence_.hot_rows)) {}
 
   // Returns the number of rows to fetch.
   int run() {
-    if (sequence_.mode != StepMode::kDecode || slots_.count == 0) return 0;
+    if (sequence_.mode != StepMode::kDecode || slots_.count == 0 || !is_first_) return 0;
     const int room = params_.max_rows - predicted_in_this_step();
     if (room <= 0) return 0;
     const int predictions = params_.predictions(index_);
@@ -94,6 +95,7 @@ class ClaimSlotsHead {
   const SequenceDesc& sequence_;
   const int head_;
   const int64_t index_;
+  const bool is_first_;  // of tokens that share hot slots
   const HotSlots slots_;
   int32_t* candidates_ = nullptr;
   int count_ = 0;  // candidates

@@ -113,17 +113,16 @@ class ResolveHead {
     if (count > 0) fetch(misses, count);
   }
 
-  // Entry `i` of the whole set. A prediction of this step may still be in flight; those of earlier
-  // steps have been waited for.
+  // Entry `i` of the whole set. The fetch of a row that this step has predicted, or fetches for an
+  // earlier token, may still be in flight; those of earlier steps have been waited for.
   void mark_hit(const HotIndex& index, int i) {
     if (is_protected(set_[i]) || device_row(set_[i]) != nullptr) return;
     const int32_t slot = index.find(set_[i]);
     if (slot < 0) return;
     int32_t& last_use = slots_.last_uses[slot];
-    if (is_prediction(last_use)) {
-      ++used_predictions_;
-      if (step_of(last_use) == params_.step_number.read() && i < entries_)
-        ready_[i / kTileTokens] = 0;
+    if (is_prediction(last_use)) ++used_predictions_;
+    if (step_of(last_use) == params_.step_number.read() && i < entries_) {
+      ready_[i / kTileTokens] = 0;
     }
     last_use = slot_use(params_.step_number.read());
   }
@@ -181,10 +180,14 @@ class ResolveHead {
 template <>
 KernelWork run(const ResolveParams& params) {
   const int kv_heads = params.step.layout.kv_heads;
-  const int heads = params.step.count * params.step.head_count();
+  const int together = params.step.together;
+  const int heads = params.step.count / together * params.step.head_count();
   parallel_for(0, heads, [&](int task) {
     const int head = params.step.head_index(task);
-    ResolveHead(params, head / kv_heads, head % kv_heads).run(params.counters);
+    const int first = head / kv_heads * together;  // of tokens that share hot slots
+    for (int token = first; token < first + together; ++token) {
+      ResolveHead(params, token, head % kv_heads).run(params.counters);
+    }
   });
   uint64_t bytes = 0;
   for (int i = 0; i < params.step.count; ++i) {

@@ -118,7 +118,6 @@ class AttendTile {
  private:
   static constexpr int kScored = 4;  // query heads at a time
   static constexpr int kRows = 8;    // of a warp, at a time: kTileTokens over its four warps
-  static constexpr int kSummed = 2;  // query heads of a thread
   static constexpr bool kCoded = RowDType(kRow).is_coded();
 
   // Floats before the rows' addresses, and before the rows.
@@ -252,30 +251,10 @@ class AttendTile {
   }
 
   FASA_DEVICE void sum_values(int tokens, float* partial, int64_t stride) const {
-    const int pairs = values_.pairs();
-    const int blocks = (heads_ + kSummed - 1) / kSummed;
-    for (int item = simt::thread_index(); item < blocks * pairs; item += kThreads) {
-      const int pair = item % pairs;
-      const int first = item / pairs * kSummed;
-      const int second = first + 1 < heads_ ? first + 1 : first;
-      const float* weights[kSummed] = {scores_ + first * kTileTokens,
-                                       scores_ + second * kTileTokens};
-      Pair sums[kSummed];
-      FASA_UNROLL_8
-      for (int i = 0; i < tokens; ++i) {
-        const Pair value = load_pair<kRow>(place(i) + layout_.row.key_bytes(), pair, values_);
-        FASA_UNROLL
-        for (int h = 0; h < kSummed; ++h) {
-          sums[h].low = simt::fused(weights[h][i], value.low, sums[h].low);
-          sums[h].high = simt::fused(weights[h][i], value.high, sums[h].high);
-        }
-      }
-      for (int h = 0; h < kSummed && first + h < heads_; ++h) {
-        float* out = partial + (first + h) * stride + kStateHeader + 2 * pair;
-        out[0] = sums[h].low;
-        if (2 * pair + 1 < values_.dim) out[1] = sums[h].high;
-      }
-    }
+    const auto value_of = [this](int i, int pair) {
+      return load_pair<kRow>(place(i) + layout_.row.key_bytes(), pair, values_);
+    };
+    sum_weighed<kThreads>(scores_, heads_, tokens, values_.dim, value_of, partial, stride);
   }
 
   const AttendParams& params_;
@@ -332,8 +311,11 @@ struct AttendPartialsKernel {
       if (part < LowBitTile::tiles(params, head)) {
         LowBitTile(params, head, first, heads, shared).compute(part, partial, parts * width);
       }
-      if (part < LowBitPagesBlock::blocks(params, head)) {
-        LowBitPagesBlock(params, head, first, heads, shared).compute(part, partial, parts * width);
+      const int tokens = LowBitPagesBlock::tokens(params, simt::block_z(), kv_head);
+      if (tokens > 0 && part < LowBitPagesBlock::blocks(params, head)) {
+        const int64_t stride = parts * width;
+        LowBitPagesBlock(params, head, first, heads, tokens, shared)
+            .compute(part, {partial, stride, layout.query_heads() * stride});
       }
       return;
     }
@@ -357,7 +339,9 @@ constexpr int64_t tile_floats(const AttendParams& params, int heads) {
   int64_t floats = Tile::shared_floats(layout, heads);
   const auto raise = [&](int64_t other) { floats = floats < other ? other : floats; };
   if (params.low_bit.capacity > 0) raise(LowBitTile::shared_floats(heads));
-  if (params.low_bit_pages.capacity > 0) raise(LowBitPagesBlock::shared_floats(layout, heads));
+  if (params.low_bit_pages.capacity > 0) {
+    raise(LowBitPagesBlock::shared_floats(layout, params.step.together * heads));
+  }
   return (floats + 3) / 4 * 4;  // whole words of 16 bytes
 }
 
@@ -409,9 +393,9 @@ struct AttendAtOnceKernel {
       fold(states, partials, heads, width);
     }
     const int head_blocks = LowBitPagesBlock::blocks(params, head);
-    const LowBitPagesBlock pages(params, head, first, heads, shared);
+    const LowBitPagesBlock pages(params, head, first, heads, 1, shared);
     for (int block = 0; block < head_blocks; ++block) {
-      pages.compute(block, partials, width);
+      pages.compute(block, {partials, width, 0});
       simt::sync_block();
       fold(states, partials, heads, width);
     }

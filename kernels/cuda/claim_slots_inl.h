@@ -27,7 +27,8 @@ struct ClaimSlotsKernel {
     const HotHead hot(params.step, sequence, sequence.hot_table, simt::block_y());
     const int64_t index = int64_t{simt::block_z()} * params.step.layout.kv_heads + simt::block_y();
     int chosen = 0;
-    if (sequence.mode == StepMode::kDecode && hot.slots().count > 0) {
+    const bool first = simt::block_z() % params.step.together == 0;  // of tokens that share slots
+    if (first && sequence.mode == StepMode::kDecode && hot.slots().count > 0) {
       chosen = claim(hot, sequence, index);
     }
     if (simt::thread_index() != 0) return;

@@ -12,7 +12,9 @@
 // Lane (row, c) reads word `row` of eight words of a token, for tokens 8c to 8c + 7 of each half of
 // the page: all of the word's dimensions are rows of products that end in this lane. With up to
 // four heads a warp takes two pages at a time: their weights are computed together, and of the
-// eight columns of a product the first four count for one page, the others for the other.
+// eight columns of a product the first four count for one page, the others for the other. Several
+// tokens of a sequence have up to eight columns together: a warp takes the same pages, first the
+// even ones, then the odd ones, so that all sums are those of one token alone.
 #pragma once
 
 #include "kernels/code_width.h"
@@ -29,11 +31,11 @@ class LowBitPagesBlock {
  public:
   static constexpr int kThreads = 128;
 
-  // Floats of shared memory: 2^(-i / 8) for i < 64, maxima and totals of the heads, the tail's
+  // Floats of shared memory: 2^(-i / 8) for i < 64, maxima and totals of the columns, the tail's
   // weights, totals and sums of each warp.
-  static constexpr int64_t shared_floats(const CacheLayout& layout, int heads) {
+  static constexpr int64_t shared_floats(const CacheLayout& layout, int columns) {
     const int products = 16 / slice_bits(layout.values.dtype);
-    return sums_at(heads) + int64_t{kWarps} * products * LowBitSums::kStride;
+    return sums_at(columns) + int64_t{kWarps} * products * LowBitSums::kStride;
   }
   FASA_DEVICE static int pages(const AttendParams& params, int head) {
     return params.low_bit_pages.capacity == 0 ? 0 : params.low_bit_pages.counts[head];
@@ -41,10 +43,24 @@ class LowBitPagesBlock {
   FASA_DEVICE static int blocks(const AttendParams& params, int head) {
     return low_bit_blocks(pages(params, head));
   }
+  // How many tokens of the sequence the block of this one attends for; 0: an earlier token's does.
+  FASA_DEVICE static int tokens(const AttendParams& params, int sequence, int kv_head) {
+    const StepParams& step = params.step;
+    const int first = sequence / step.together * step.together;
+    if (step.together * step.layout.gqa_group > kColumns) return 1;
+    int count = 0;
+    for (; count < step.together; ++count) {
+      if (step.sequences[first + count].mode != StepMode::kDecode) break;
+      const int head = (first + count) * step.layout.kv_heads + kv_head;
+      if (pages(params, head) != pages(params, first * step.layout.kv_heads + kv_head)) return 1;
+    }
+    return sequence == first ? count : 0;
+  }
 
-  // `head`: sequence x kv_heads + kv_head; `first_query`: in the GQA group.
+  // `head`: sequence x kv_heads + kv_head; `first_query`: in the GQA group, from which `heads` are
+  // attended for, of each of `tokens` tokens.
   FASA_DEVICE LowBitPagesBlock(const AttendParams& params, int head, int first_query, int heads,
-                               float* shared)
+                               int tokens, float* shared)
       : params_(params),
         layout_(params.step.layout),
         pages_(params.low_bit_pages),
@@ -52,19 +68,25 @@ class LowBitPagesBlock {
         codes_at_(layout_.value_offset(params.step.layer, kv_head_)),
         base_at_(layout_.value_base_offset(params.step.layer, kv_head_)),
         heads_(heads),
+        columns_(tokens * heads),
         count_(pages(params, head)),
         first_query_(int64_t{head} * layout_.gqa_group + first_query),
         desc_(params.step.sequences[head / layout_.kv_heads]),
         eighths_(shared),
         warp_totals_(eighths_ + 64),
         tops_(warp_totals_ + kWarps * kColumns),
-        tail_totals_(tops_ + heads),
-        tail_weights_(shared + tail_at(heads)),
-        sums_(shared + sums_at(heads)) {}
+        tail_totals_(tops_ + columns_),
+        tail_weights_(shared + tail_at(columns_)),
+        sums_(shared + sums_at(columns_)) {}
 
-  // partial(heads): f32 [2 + value_dim] of each, `stride` floats apart. All threads of the block;
-  // contains barriers but does not end with one.
-  FASA_DEVICE void compute(int block, float* partial, int64_t stride) const {
+  // Partials of the heads: f32 [2 + value_dim].
+  struct Partials {
+    float* first;
+    int64_t stride;        // floats from one head to the next
+    int64_t token_stride;  // from one token to the next
+  };
+  // All threads of the block; contains barriers but does not end with one.
+  FASA_DEVICE void compute(int block, const Partials& partials) const {
     Range range;
     range.first = block * kLowBitBlockPages;
     const int left = count_ - range.first;
@@ -79,9 +101,9 @@ class LowBitPagesBlock {
     for (int i = simt::thread_index(); i < 64; i += kThreads) {
       eighths_[i] = codec::scale_of_step(-i);
     }
-    for (int h = simt::warp(); h < heads_; h += kWarps) prepare(range, h);
+    for (int i = simt::warp(); i < columns_; i += kWarps) prepare(range, i);
     with_code_width(slice_bits(layout_.values.dtype), AllCodeWidths(),
-                    [&]<int kBits>() { compute_codes<kBits>(range, partial, stride); });
+                    [&]<int kBits>() { compute_codes<kBits>(range, partials); });
   }
 
  private:
@@ -94,11 +116,11 @@ class LowBitPagesBlock {
   static constexpr float kUnscaleWeight = 1.0f / 32768.0f;
   static constexpr float kUnscaleSum = 512.0f;  // 2^(24 - 15)
 
-  static constexpr int64_t tail_at(int heads) {
-    return align_up(64 + kWarps * kColumns + 2 * int64_t{heads}, 4);
+  static constexpr int64_t tail_at(int columns) {
+    return align_up(64 + kWarps * kColumns + 2 * int64_t{columns}, 4);
   }
-  static constexpr int64_t sums_at(int heads) {
-    return tail_at(heads) + int64_t{heads} * kPageTokens;
+  static constexpr int64_t sums_at(int columns) {
+    return tail_at(columns) + int64_t{columns} * kPageTokens;
   }
 
   // The block's pages, and the slice block of page `first` + lane.
@@ -114,61 +136,86 @@ class LowBitPagesBlock {
       return page < sealed ? reinterpret_cast<const std::byte*>(block) : nullptr;
     }
   };
-  // Heads and words of a token that a pass over the pages sums.
+  // Columns, and words of a token, that a pass over the pages sums; of all pages, or of every other
+  // one.
   struct Pass {
-    int first_head;
-    int heads;
+    int first_column;
+    int columns;
     int first_word;
+    int first_page;  // of the warp
+    int page_step;
+    bool begins;
+    bool ends;
   };
 
   template <int kBits>
   FASA_DEVICE int words_of() const {  // of a token
     return (layout_.values.dims + LowBitCodes<kBits>::kUnit - 1) / LowBitCodes<kBits>::kUnit;
   }
+  FASA_DEVICE int token_of(int column) const { return column / heads_; }
   // Index of a page's maximum, and in pages of its scores.
-  FASA_DEVICE int64_t at(int head, int page) const { return pages_.at(first_query_ + head) + page; }
+  FASA_DEVICE int64_t at(int column, int page) const {
+    const int query = token_of(column) * layout_.query_heads() + column % heads_;
+    return pages_.at(first_query_ + query) + page;
+  }
+  FASA_DEVICE float* partial_of(const Partials& partials, int column) const {
+    return partials.first + token_of(column) * partials.token_stride +
+           column % heads_ * partials.stride;
+  }
 
-  // By one warp: a head's maximum over the pages, and its weights of the tail.
-  FASA_DEVICE void prepare(const Range& range, int head) const {
-    const float* maxima = pages_.maxima + at(head, range.first);
+  // By one warp: a column's maximum over the pages, and its weights of the tail.
+  FASA_DEVICE void prepare(const Range& range, int column) const {
+    const float* maxima = pages_.maxima + at(column, range.first);
     static_assert(kLowBitBlockPages <= simt::kWarpThreads);
     const float mine = simt::lane() < range.pages ? maxima[simt::lane()] : no_maximum();
     const float top = simt::warp_max(mine);
     float sum = 0;
     if (range.has_tail) {
       const float maximum = simt::shuffle(mine, range.pages - 1);
-      const int16_t* scores = pages_.scores + at(head, range.first + range.pages - 1) * kPageTokens;
+      const int16_t* scores =
+          pages_.scores + at(column, range.first + range.pages - 1) * kPageTokens;
       for (int t = simt::lane(); t < kPageTokens; t += simt::kWarpThreads) {
         const bool counts = scores[t] != kNoScoreCode && maximum != no_maximum();
         const float score = maximum + static_cast<float>(scores[t]) * (1 / kScoreUnits);
         const float weight = counts ? exponential(score - top) : 0.0f;
-        tail_weights_[head * kPageTokens + t] = weight;
+        tail_weights_[column * kPageTokens + t] = weight;
         sum += weight;
       }
       sum = simt::warp_sum(sum);
     }
-    if (simt::lane() == 0) tops_[head] = top, tail_totals_[head] = sum;
+    if (simt::lane() == 0) tops_[column] = top, tail_totals_[column] = sum;
   }
 
   template <int kBits>
-  FASA_DEVICE void compute_codes(const Range& range, float* partial, int64_t stride) const {
+  FASA_DEVICE void compute_codes(const Range& range, const Partials& partials) const {
     const int words = words_of<kBits>();
-    for (int first_head = 0; first_head < heads_; first_head += kColumns) {
-      const int left = heads_ - first_head;
-      for (int first_word = 0; first_word < words; first_word += kWords) {
-        const Pass pass = {first_head, left < kColumns ? left : kColumns, first_word};
-        simt::sync_block();
-        if (pass.heads <= kColumns / 2) {
-          sum_pages<kBits, 2>(range, pass);
-          simt::sync_block();
-          write<kBits, 2>(range, pass, partial, stride);
-        } else {
-          sum_pages<kBits, 1>(range, pass);
-          simt::sync_block();
-          write<kBits, 1>(range, pass, partial, stride);
+    for (int first = 0; first < columns_; first += kColumns) {
+      const int left = columns_ - first;
+      for (int word = 0; word < words; word += kWords) {
+        Pass pass = {first, left < kColumns ? left : kColumns, word, simt::warp(), kWarps, true,
+                     true};
+        if (pass.columns <= kColumns / 2) {
+          pass.first_page *= 2, pass.page_step *= 2;
+          add_pages<kBits, 2>(range, pass, partials);
+          continue;
         }
+        if (columns_ > heads_) {
+          Pass even = pass;
+          even.first_page *= 2, even.page_step *= 2, even.ends = false;
+          add_pages<kBits, 1>(range, even, partials);
+          pass = even;
+          ++pass.first_page, pass.begins = false, pass.ends = true;
+        }
+        add_pages<kBits, 1>(range, pass, partials);
       }
     }
+  }
+  template <int kBits, int kPages>
+  FASA_DEVICE void add_pages(const Range& range, const Pass& pass, const Partials& partials) const {
+    simt::sync_block();
+    sum_pages<kBits, kPages>(range, pass);
+    simt::sync_block();
+    write<kBits, kPages>(range, pass, partials);
   }
 
   // The lane's word of each of its tokens, of `of_token`; zero without a page.
@@ -185,10 +232,10 @@ class LowBitPagesBlock {
     }
   }
 
-  // Weights of the lane's tokens for one head, in pairs; zero without a page.
-  FASA_DEVICE void weigh(int head, float top, int page, bool some,
+  // Weights of the lane's tokens for one column, in pairs; zero without a page.
+  FASA_DEVICE void weigh(int column, float top, int page, bool some,
                          uint32_t (&weights)[kMine / 2]) const {
-    const int64_t of_page = at(head, page);
+    const int64_t of_page = at(column, page);
     float maximum = no_maximum();
     simt::Word16 codes[2] = {};
     if (some) {
@@ -229,17 +276,17 @@ class LowBitPagesBlock {
   template <int kBits, int kPages>
   FASA_DEVICE void sum_pages(const Range& range, const Pass& pass) const {
     using C = LowBitCodes<kBits>;
-    constexpr int kHeads = kColumns / kPages;
+    constexpr int kOfPage = kColumns / kPages;
     const int row = simt::lane() / 4;
     const int word = pass.first_word + row;
     const int of_token = words_of<kBits>();
-    const int head = pass.first_head + (row % kHeads < pass.heads ? row % kHeads : 0);
-    const int weighed = row / kHeads;                          // page of the lane's weights
+    const int column = pass.first_column + (row % kOfPage < pass.columns ? row % kOfPage : 0);
+    const int weighed = row / kOfPage;                         // page of the lane's weights
     const bool second = kPages == 2 && simt::lane() % 4 >= 2;  // page of its sums
-    const float top = tops_[head];
+    const float top = tops_[column];
     float sums[C::kProducts][4] = {};
     float totals[2] = {};
-    for (int page = simt::warp() * kPages; page < range.sealed; page += kWarps * kPages) {
+    for (int page = pass.first_page; page < range.sealed; page += pass.page_step) {
       uint32_t words[kPages][kMine];
       const std::byte* block = nullptr;
       FASA_UNROLL
@@ -250,8 +297,8 @@ class LowBitPagesBlock {
       }
       const LowBitParameters<kBits> parameters = load_parameters<kBits>(block, word, of_token);
       uint32_t weights[kMine / 2];
-      weigh(head, top, range.first + page + weighed,
-            row % kHeads < pass.heads && page + weighed < range.sealed, weights);
+      weigh(column, top, range.first + page + weighed,
+            row % kOfPage < pass.columns && page + weighed < range.sealed, weights);
       add_products<kBits, kPages>(words, weights, parameters, second, sums, totals);
     }
     auto* out = reinterpret_cast<simt::Word16*>(
@@ -311,49 +358,51 @@ class LowBitPagesBlock {
     }
   }
 
-  // Adds up the warps' sums and the tail's.
+  // Adds up the warps' sums of even pages, then those of odd ones, and the tail's.
   template <int kBits, int kPages>
-  FASA_DEVICE void write(const Range& range, const Pass& pass, float* partial,
-                         int64_t stride) const {
+  FASA_DEVICE void write(const Range& range, const Pass& pass, const Partials& partials) const {
     using C = LowBitCodes<kBits>;
-    constexpr int kHeads = kColumns / kPages;
+    constexpr int kOfPage = kColumns / kPages;
     const int first = pass.first_word * C::kUnit;
     const int left = layout_.values.dims - first;
     const int dims = left < kWords * C::kUnit ? left : kWords * C::kUnit;
-    for (int i = simt::thread_index(); i < pass.heads * dims; i += kThreads) {
-      const int h = i / dims;
+    for (int i = simt::thread_index(); i < pass.columns * dims; i += kThreads) {
+      const int column = i / dims;
       const int d = i % dims;
       const int row = C::row_of(d % C::kUnit);
-      float sum = 0;
+      float& out = partial_of(partials, pass.first_column + column)[kStateHeader + first + d];
+      float sum = pass.begins ? 0.0f : out;
       FASA_UNROLL
       for (int w = 0; w < kWarps * kPages; ++w) {
-        const int column = w % kPages * kHeads + h;
-        const int lane = d / C::kUnit * 4 + column / 2;
-        sum += sums_[LowBitSums::at(w / kPages * C::kProducts + row / 2, lane) + row % 2 * 2 +
-                     column % 2];
+        const int at = w / kWarps * kOfPage + column;
+        const int lane = d / C::kUnit * 4 + at / 2;
+        sum +=
+            sums_[LowBitSums::at(w % kWarps * C::kProducts + row / 2, lane) + row % 2 * 2 + at % 2];
       }
-      const float tail = range.has_tail ? tail_sum(pass.first_head + h, first + d) : 0.0f;
-      partial[(pass.first_head + h) * stride + kStateHeader + first + d] =
-          simt::fused(sum, kUnscaleSum, tail);
+      const float tail =
+          range.has_tail && pass.ends ? tail_sum(pass.first_column + column, first + d) : 0.0f;
+      out = pass.ends ? simt::fused(sum, kUnscaleSum, tail) : sum;
     }
-    if (first > 0 || simt::thread_index() >= pass.heads) return;
-    const int head = pass.first_head + simt::thread_index();
-    float total = 0;
+    if (first > 0 || simt::thread_index() >= pass.columns) return;
+    const int column = pass.first_column + simt::thread_index();
+    float* const partial = partial_of(partials, column);
+    float total = pass.begins ? 0.0f : partial[1];
     for (int w = 0; w < kWarps * kPages; ++w) {
-      total += warp_totals_[w * kHeads + simt::thread_index()];
+      total += warp_totals_[w % kWarps * kColumns + w / kWarps * kOfPage + simt::thread_index()];
     }
-    partial[head * stride] = tops_[head];
-    partial[head * stride + 1] = simt::fused(total, kUnscaleWeight, tail_totals_[head]);
+    partial[0] = tops_[column];
+    partial[1] = pass.ends ? simt::fused(total, kUnscaleWeight, tail_totals_[column]) : total;
   }
 
   // Values of the newest page are pairs of bf16.
-  FASA_DEVICE float tail_sum(int head, int d) const {
+  FASA_DEVICE float tail_sum(int column, int d) const {
     constexpr int kTokens = 4;  // of a load
     const auto* tail = reinterpret_cast<const simt::Word16*>(
                            desc_.tail + layout_.value_tail_offset(params_.step.layer, kv_head_)) +
                        d / 2 * (kPageTokens / kTokens);
-    const int newest = (desc_.end() - 1) % kPageTokens;  // later slots hold no token
-    const float* weights = tail_weights_ + head * kPageTokens;
+    // Later slots hold no token, or one that comes later.
+    const int newest = (desc_.end() - 1 + token_of(column)) % kPageTokens;
+    const float* weights = tail_weights_ + column * kPageTokens;
     float sum = 0;
     FASA_UNROLL_8
     for (int t = 0; t <= newest; t += kTokens) {
@@ -373,15 +422,16 @@ class LowBitPagesBlock {
   const int kv_head_;
   const int64_t codes_at_;  // in a slice block
   const int64_t base_at_;
-  const int heads_;
-  const int count_;  // pages
+  const int heads_;    // of a token
+  const int columns_;  // heads of all tokens, one token after the other
+  const int count_;    // pages
   const int64_t first_query_;
-  const SequenceDesc& desc_;
+  const SequenceDesc& desc_;   // the first token's
   float* const eighths_;       // [64]
   float* const warp_totals_;   // [warps][kColumns], of the pass
-  float* const tops_;          // [heads]
-  float* const tail_totals_;   // [heads]
-  float* const tail_weights_;  // [heads][kPageTokens]
+  float* const tops_;          // [columns]
+  float* const tail_totals_;   // [columns]
+  float* const tail_weights_;  // [columns][kPageTokens]
   float* const sums_;          // [warps], LowBitSums, of the pass
 };
 

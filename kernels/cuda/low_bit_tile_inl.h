@@ -60,13 +60,13 @@ class LowBitTile {
     simt::sync_block();
     weigh_scores<kThreads>(scores_, heads_, count, partial, stride);
     simt::sync_block();
-    with_code_width(slice_bits(layout_.values.dtype), AllCodeWidths(),
-                    [&]<int kBits>() { sum_values<kBits>(count, partial, stride); });
+    with_code_width(slice_bits(layout_.values.dtype), AllCodeWidths(), [&]<int kBits>() {
+      const auto value_of = [this](int i, int pair) { return value<kBits>(tokens_[i], pair); };
+      sum_weighed<kThreads>(scores_, heads_, count, layout_.values.dims, value_of, partial, stride);
+    });
   }
 
  private:
-  static constexpr int kSummed = 2;  // query heads of a thread
-
   // Location of a token's values.
   struct Token {
     const uint32_t* words;       // of its codes; in the tail, its pairs begin here
@@ -113,35 +113,6 @@ class LowBitTile {
     const uint32_t parameters = token.parameters[pair];
     return {decoded<kBits>(parameters, word, 2 * pair, token.base),
             decoded<kBits>(parameters >> 16, word, 2 * pair + 1, token.base)};
-  }
-
-  template <int kBits>
-  FASA_DEVICE void sum_values(int count, float* partial, int64_t stride) const {
-    const int dims = layout_.values.dims;
-    const int pairs = (dims + 1) / 2;
-    const int blocks = (heads_ + kSummed - 1) / kSummed;
-    for (int item = simt::thread_index(); item < blocks * pairs; item += kThreads) {
-      const int pair = item % pairs;
-      const int first = item / pairs * kSummed;
-      const int second = first + 1 < heads_ ? first + 1 : first;
-      const float* weights[kSummed] = {scores_ + first * kTileTokens,
-                                       scores_ + second * kTileTokens};
-      Pair sums[kSummed];
-      FASA_UNROLL_8
-      for (int i = 0; i < count; ++i) {
-        const Pair of = value<kBits>(tokens_[i], pair);
-        FASA_UNROLL
-        for (int h = 0; h < kSummed; ++h) {
-          sums[h].low = simt::fused(weights[h][i], of.low, sums[h].low);
-          sums[h].high = simt::fused(weights[h][i], of.high, sums[h].high);
-        }
-      }
-      for (int h = 0; h < kSummed && first + h < heads_; ++h) {
-        float* out = partial + (first + h) * stride + kStateHeader + 2 * pair;
-        out[0] = sums[h].low;
-        if (2 * pair + 1 < dims) out[1] = sums[h].high;
-      }
-    }
   }
 
   const AttendParams& params_;

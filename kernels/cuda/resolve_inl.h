@@ -41,7 +41,9 @@ struct ResolveKernel {
 
   ResolveParams params;
 
-  FASA_DEVICE void operator()() const { resolve(); }
+  FASA_DEVICE void operator()() const {
+    for_each_token([this](int sequence) { resolve(sequence); });
+  }
 
  protected:
   struct Found {
@@ -51,11 +53,26 @@ struct ResolveKernel {
 
   FASA_DEVICE int kv_head() const { return params.step.first_head() + simt::block_y(); }
 
-  FASA_DEVICE Found resolve() const {
-    const SequenceDesc& sequence = params.step.sequences[simt::block_z()];
-    const Wave wave = wave_of(sequence);
+  // The block's descriptor; tokens that share hot slots one after the other, in the first one's
+  // block.
+  template <typename Each>
+  FASA_DEVICE void for_each_token(const Each& each) const {
+    const int first = simt::block_z();
+    const bool alone = is_local(first);
+    if (!alone && first % params.step.together != 0) return;
+    const int end = alone ? first + 1 : first + params.step.together;
+    for (int token = first; token < end; ++token) {
+      if (is_local(token) != alone) continue;  // it takes no part
+      if (token > first) simt::sync_block();
+      each(token);
+    }
+  }
+
+  FASA_DEVICE Found resolve(int sequence_index) const {
+    const SequenceDesc& sequence = params.step.sequences[sequence_index];
+    const Wave wave = wave_of(sequence_index);
     for (int i = simt::thread_index(); i < wave.tiles; i += kThreads) wave.ready[i] = 1;
-    const bool local = sequence.access == RowAccess::kLocal;
+    const bool local = is_local(sequence_index);
     const HotHead head(params.step, sequence, local ? nullptr : sequence.hot_table, kv_head());
     Counts counts = {};
     int fetched = 0;
@@ -82,6 +99,10 @@ struct ResolveKernel {
   }
 
  private:
+  FASA_DEVICE bool is_local(int sequence) const {
+    return params.step.sequences[sequence].access == RowAccess::kLocal;
+  }
+
   struct Counts {
     int protected_rows;
     int hits;
@@ -99,10 +120,11 @@ struct ResolveKernel {
     FetchItem* fetches;
   };
 
-  FASA_DEVICE Wave wave_of(const SequenceDesc& sequence) const {
+  FASA_DEVICE Wave wave_of(int sequence_index) const {
+    const SequenceDesc& sequence = params.step.sequences[sequence_index];
     Wave wave = {};
     const int width = params.end - params.begin;
-    wave.head = int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head();
+    wave.head = int64_t{sequence_index} * params.step.layout.kv_heads + kv_head();
     wave.tiles = (width + kTileTokens - 1) / kTileTokens;
     wave.size = sequence.mode == StepMode::kDecode ? params.selected_sizes[wave.head] : 0;
     const int end = params.end < wave.size ? params.end : wave.size;
@@ -144,16 +166,13 @@ struct ResolveKernel {
     }
   }
 
-  // The fetch of a prediction made in this step may not be done yet; fetches of earlier steps are.
+  // The fetch of a row that this step has predicted, or fetches for an earlier token, may not be
+  // done yet; fetches of earlier steps are.
   FASA_DEVICE int32_t mark_hit(int slot, int32_t last_use, int entry, const HotHead& head,
                                const Wave& wave, Counts* counts) const {
     const int32_t step = params.step_number.read();
-    if (is_prediction(last_use)) {
-      ++counts->used_predictions;
-      if (step_of(last_use) == step && entry < wave.entries) {
-        wave.ready[entry / kTileTokens] = 0;
-      }
-    }
+    if (is_prediction(last_use)) ++counts->used_predictions;
+    if (step_of(last_use) == step && entry < wave.entries) wave.ready[entry / kTileTokens] = 0;
     return head.slots().last_uses[slot] = slot_use(step);
   }
 
@@ -223,9 +242,11 @@ struct FetchKernel : ResolveKernel {
   static constexpr const char* kName = "fetch";
 
   FASA_DEVICE void operator()() const {
-    const Found found = resolve();
-    simt::sync_block();
-    copy(found);
+    for_each_token([this](int sequence) {
+      const Found found = resolve(sequence);
+      simt::sync_block();
+      copy(found);
+    });
   }
 
  private:

@@ -18,6 +18,7 @@ DeviceTraits gpu_traits(int compute_capability) {
   return {.model_calls = true,
           .times_kernel_bytes = false,
           .low_bit_by_page = true,
+          .page_queries = 8,
           .select_scratch =
               [](const CacheLayout& layout, int count, int ranked, int pages) {
                 const auto scratch = cuda::SelectScratch::of(layout, count, ranked, pages);

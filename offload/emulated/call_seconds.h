@@ -8,7 +8,8 @@ namespace fasa {
 
 struct CallSeconds {
   double fixed = 0;
-  double byte = 0;       // in device memory, at least
+  double byte = 0;  // in device memory, at least
+  double read = 1;  // share of these bytes that is moved: pages are read once for several tokens
   double operation = 0;  // of a product, at least
 };
 

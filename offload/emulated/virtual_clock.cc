@@ -21,19 +21,24 @@ void VirtualClock::close_stream(StreamKey stream) {
 }
 
 void VirtualClock::add_work(StreamKey stream, uint64_t sequence, double not_before,
-                            const CallSeconds& least, const KernelWork& work,
+                            const CallSeconds& least, KernelWork work,
                             std::unique_ptr<TimelineEntry> entry) {
   Operation operation;
+  const double instructions = static_cast<double>(work.device_bytes) * least.byte;
+  if (least.read < 1) {
+    work.device_bytes = static_cast<uint64_t>(static_cast<double>(work.device_bytes) * least.read);
+  }
   operation.entry = std::move(entry);
   if (operation.entry != nullptr) operation.entry->work = work;
   operation.sequence = sequence;
   operation.not_before = not_before;
-  const double byte = std::max(1 / rates_.memory_bandwidth, least.byte);
+  const double byte = 1 / rates_.memory_bandwidth;
   const double product =
       rates_.operations > 0 ? std::max(1 / rates_.operations, least.operation) : 0;
   operation.link_after_seconds = least.fixed + static_cast<double>(work.bytes_before_link) * byte;
-  operation.busy_seconds = least.fixed + std::max(static_cast<double>(work.device_bytes) * byte,
-                                                  static_cast<double>(work.operations) * product);
+  operation.busy_seconds =
+      least.fixed + std::max({instructions, static_cast<double>(work.device_bytes) * byte,
+                              static_cast<double>(work.operations) * product});
   operation.link_bytes = {work.h2d_bytes, work.d2h_bytes};
   streams_.at(stream).operations.push_back(std::move(operation));
 }

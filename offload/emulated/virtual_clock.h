@@ -57,7 +57,7 @@ class VirtualClock {
   // order of enqueueing over all streams and breaks ties; `not_before` is now() at that time.
   // `entry`: null, or the operation's timeline entry, which is reported once its times are known.
   void add_work(StreamKey stream, uint64_t sequence, double not_before, const CallSeconds& least,
-                const KernelWork& work, std::unique_ptr<TimelineEntry> entry = nullptr);
+                KernelWork work, std::unique_ptr<TimelineEntry> entry = nullptr);
   void add_mark(StreamKey stream, uint64_t sequence, double not_before, std::shared_ptr<Mark> mark);
   void add_wait(StreamKey stream, uint64_t sequence, std::shared_ptr<const Mark> mark,
                 std::unique_ptr<TimelineEntry> entry = nullptr);

@@ -103,6 +103,7 @@ StepSettings common_settings(const Config& config, const Geometry& geometry, Row
   StepSettings settings;
   settings.select_scratch = traits.select_scratch;
   settings.low_bit_by_page = traits.low_bit_by_page;
+  settings.page_queries = traits.page_queries;
   settings.rates = traits.rates;
   settings.scale = geometry.scale;
   settings.score_cap = raw_score_cap(geometry);

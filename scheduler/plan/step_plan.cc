@@ -163,7 +163,8 @@ PrefetchPlan within(const StepSettings& settings, const StepInput& input, GroupM
     if (!fixed && !runners_up_pay(settings, input, memo)) return {};
   }
   PrefetchPlan plan = input.prefetch;
-  plan.rows = std::min(plan.rows, input.held.prediction_rows());
+  const int left = input.held.hot_rows - input.together * input.held.selected_capacity;
+  plan.rows = std::min({plan.rows, input.held.prediction_rows(), std::max(0, left)});
   if (!settings.prefetches(settings.max_hot_rows)) return {};
   return plan.on() ? plan : PrefetchPlan{.runners_up = plan.runners_up};
 }

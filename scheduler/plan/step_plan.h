@@ -53,6 +53,7 @@ struct StepInput {
   // At least, of decoded rows: a round of attention may have fewer members than the step that the
   // scratch was sized for.
   RowAccess decoded = RowAccess::kLocal;
+  int together = 1;            // tokens of a sequence whose sets share its hot slots
   DecodeCapacities held = {};  // by the scratch
   PrefetchPlan prefetch = {};
   bool host_takes_part = false;  // it measures the step, or loads rows during it

@@ -35,6 +35,7 @@ struct StepContext {
   bool by_page = false;
   bool piece = false;  // of a chunk: one layer of one prompt
   int round = 0;       // of the step's attention; rows are prefetched for the first one
+  int together = 1;    // see StepParams
   RowAccess decoded = RowAccess::kLocal;  // see StepInput
   LayerRows layer_rows = {};              // of that layer
   StepProbe* probe = nullptr;             // null: this step is not measured
@@ -71,6 +72,7 @@ inline StepParams layer_params(const StepSettings& settings, const StepContext& 
   return {.layout = layout,
           .sequences = own.in_window_rows ? step.in_window_rows : step.on_device,
           .count = step.count(),
+          .together = step.together,
           .layer = own.index,
           .sharer = own.sharer,
           .write_back_offset = write_back_offset(step, own.index),

@@ -92,14 +92,20 @@ inline std::pair<int, int64_t> place(RowCase& cache, const Wave& wave, const std
   return {-2, 0};
 }
 
-// A decode step's token of each sequence.
-inline RowStep one_token(RowStep step, int token) {
-  for (SequenceDesc& desc : step.descs) {
-    desc.first_token += token;
-    desc.start += token;
-    desc.earlier = token;
-    desc.tokens = 1;
+// Tokens [first, first + count) of each sequence of a decode step.
+inline RowStep tokens_of(RowStep step, int first, int count) {
+  std::vector<SequenceDesc> descs;
+  for (const SequenceDesc& whole : step.descs) {
+    for (int token = first; token < first + count; ++token) {
+      SequenceDesc desc = whole;
+      desc.first_token += token;
+      desc.start += token;
+      desc.earlier = token;
+      desc.tokens = 1;
+      descs.push_back(desc);
+    }
   }
+  step.descs = std::move(descs);
   return step;
 }
 
@@ -110,6 +116,7 @@ struct ResolveSetting {
   bool device_copies = false;
   bool by_head = false;  // fetch per head, last head first, instead of resolve and gather
   int sharers = 0;
+  int together = 1;  // tokens that share hot slots, of a step of several
 };
 
 inline std::vector<ResolveSetting> resolve_settings() {
@@ -129,12 +136,16 @@ inline std::vector<ResolveSetting> resolve_settings() {
           {130, 128, false, true, true},
           {240, 64, false, false, true},
           {130, 64, false, false, false, 1},
-          {130, 128, false, true, true, 2}};
+          {130, 128, false, true, true, 2},
+          {130, 64, false, true, false, 0, 2},
+          {600, 128, false, false, true, 0, 3},
+          {0, 32, true, false, false, 0, 2}};
 }
 inline std::string name_of(const ResolveSetting& setting) {
   return "hot" + std::to_string(setting.hot_rows) + "_wave" + std::to_string(setting.wave) +
          (setting.on_device ? "_device" : "_host") + (setting.device_copies ? "_copies" : "") +
-         (setting.by_head ? "_by_head" : "") + (setting.sharers > 0 ? "_shared" : "");
+         (setting.by_head ? "_by_head" : "") + (setting.sharers > 0 ? "_shared" : "") +
+         (setting.together > 1 ? "_together" : "");
 }
 
 inline void expect_resolves_as_reference(const ResolveSetting& setting, const RowKernels& kernels) {
@@ -155,9 +166,12 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
 
   constexpr int kNumbers = 12, kSingle = 6;  // steps of one token, then one of several
   RowStep whole[2];
-  for (int step_number = 1; step_number <= kNumbers; ++step_number) {
+  int together = 1;
+  for (int step_number = 1; step_number <= kNumbers; step_number += together) {
     const int tokens = step_number <= kSingle ? 1 : kNumbers - kSingle;
     const int token = step_number <= kSingle ? 0 : step_number - kSingle - 1;
+    together = step_number <= kSingle ? 1 : setting.together;
+    const int count = 2 * together;
     const std::vector<Advance> advances = {{0, tokens, StepMode::kDecode},
                                            {1, tokens, StepMode::kDecode}};
     if (token == 0) {
@@ -165,11 +179,11 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       fast.append(whole[0]);
       slow.append(whole[1], true);
     }
-    RowStep steps[] = {one_token(whole[0], token), one_token(whole[1], token)};
+    RowStep steps[] = {tokens_of(whole[0], token, together), tokens_of(whole[1], token, together)};
     const int length = fast.sequence(1).length + token;
-    Sets sets = random_sets(fast.layout(), 2, length, kSet, random);
+    Sets sets = random_sets(fast.layout(), count, length, kSet, random);
     for (int begin = 0; begin < kSet; begin += setting.wave) {
-      Wave waves[] = {Wave(fast, 2, setting.wave), Wave(slow, 2, setting.wave)};
+      Wave waves[] = {Wave(fast, count, setting.wave), Wave(slow, count, setting.wave)};
       ResolveParams params;
       params.begin = begin;
       params.end = begin + setting.wave;
@@ -178,6 +192,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       params.sets = sets.positions.data();
       params.selected_sizes = sets.sizes.data();
       params.step = fast.params(steps[0], 1);
+      params.step.together = together;
       waves[0].point(params);
       for (int head = setting.by_head ? fast.layout().kv_heads : 0; head-- > 0;) {
         params.step.heads = {head, head + 1};
@@ -194,15 +209,15 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
       EXPECT_EQ(waves[0].counters.hits, waves[1].counters.hits);
       EXPECT_EQ(waves[0].counters.misses, waves[1].counters.misses);
       uint64_t fetched = 0;
-      for (const int32_t count : waves[0].counts) fetched += static_cast<uint64_t>(count);
+      for (const int32_t of_head : waves[0].counts) fetched += static_cast<uint64_t>(of_head);
       EXPECT_EQ(fetched, waves[0].counters.misses);
 
       if (!setting.by_head)
         kernels.gather(
-            {fast.layout(), 2, setting.wave, waves[0].fetches.data(), waves[0].counts.data()});
+            {fast.layout(), count, setting.wave, waves[0].fetches.data(), waves[0].counts.data()});
       reference::gather(
-          {slow.layout(), 2, setting.wave, waves[1].fetches.data(), waves[1].counts.data()});
-      for (int head = 0; head < 4; ++head) {
+          {slow.layout(), count, setting.wave, waves[1].fetches.data(), waves[1].counts.data()});
+      for (int head = 0; head < 2 * count; ++head) {
         const int size = sets.sizes[static_cast<size_t>(head)];
         for (int i = begin; i < std::min(size, params.end); ++i) {
           const size_t at = static_cast<size_t>(head * setting.wave + i - begin);
@@ -213,7 +228,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
                                 static_cast<size_t>(fast.layout().row.bytes())),
                     0);
           const int position = sets.positions[static_cast<size_t>(head * kSet + i)];
-          RowSequence& sequence = fast.sequence(head / 2);
+          RowSequence& sequence = fast.sequence(head / 2 / together);
           const std::byte* truth =
               sequence.row_blocks[static_cast<size_t>(position / kPageTokens)] +
               fast.layout().row_offset(1, head % 2, position % kPageTokens);
@@ -228,7 +243,7 @@ inline void expect_resolves_as_reference(const ResolveSetting& setting, const Ro
         EXPECT_EQ(fast.sequence(s).hot, slow.sequence(s).hot);
       }
     }
-    if (token + 1 < tokens) continue;
+    if (token + together < tokens) continue;
     fast.commit(advances);
     slow.commit(advances);
   }

@@ -52,6 +52,33 @@ TEST(CallSeconds, LookingRowsUpReadsTheHotSlotsOfTheLongestList) {
   EXPECT_DOUBLE_EQ(fixed(resolve), kCosts.launch);
 }
 
+TEST(CallSeconds, PagesAreReadOnceForTokensTogether) {
+  std::vector<SequenceDesc> tokens(4, decoding(64 * 1000, 0));
+  tokens[3].mode = StepMode::kPrefill;  // takes no part
+  SelectParams select;
+  select.step.sequences = tokens.data();
+  select.step.count = 4;
+  const CallSeconds alone = call_seconds(kCosts, select);
+  EXPECT_DOUBLE_EQ(alone.byte, kCosts.scored_byte);
+  EXPECT_EQ(alone.read, 1);
+  select.step.together = 2;  // the second pair has one token
+  const CallSeconds together = call_seconds(kCosts, select);
+  EXPECT_DOUBLE_EQ(together.byte, alone.byte * (2 + KernelCosts::kScoredAgain) / 3);
+  EXPECT_DOUBLE_EQ(together.read, 2.0 / 3);
+
+  std::vector<int32_t> sizes(4, 0), counts(4, 1000);
+  AttendParams attend;
+  attend.step = select.step;
+  attend.step.layout.kv_heads = 1;
+  attend.selected_sizes = sizes.data();
+  attend.low_bit_pages = {.capacity = 1000, .counts = counts.data()};
+  EXPECT_LT(call_seconds(kCosts, attend).byte, kCosts.attended_byte);
+  attend.phase = AttendPhase::kRemainingTiles;  // of the set alone
+  sizes = {512, 512, 512, 512};
+  attend.end = 512;
+  EXPECT_DOUBLE_EQ(call_seconds(kCosts, attend).byte, kCosts.attended_byte);
+}
+
 TEST(CallSeconds, AFoldIsAKernelOfItsOwn) {
   AttendParams attend;
   EXPECT_DOUBLE_EQ(fixed(attend), kCosts.launch);

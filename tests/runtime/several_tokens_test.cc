@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/timeline/timeline.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/interpreted_kernels.h"
 #include "tests/support/runs.h"
@@ -136,6 +137,30 @@ TEST(SeveralTokens, AreAsIfTheyCameOneByOne) {
   }
 }
 
+// Two tokens of groups of three query heads, where hot slots hold two sets of 48 rows.
+TEST(SeveralTokens, SelectTogether) {
+  for (const int hot_rows : {95, 96}) {
+    RuntimeRun run({.device = "emulated",
+                    .hot_rows = hot_rows,
+                    .head_groups = 1,
+                    .low_bit_tokens = kAllOthers});
+    const SequenceId id = run.runtime().create();
+    run.prefill(id, 1, 250, 250);
+    const std::vector<Part> parts = {{id, 2, 250, 4, StepMode::kDecode}};
+    Timeline timeline;
+    run.device().set_timeline(&timeline);
+    run.tape().begin(parts);
+    std::vector<std::vector<float>> outputs;
+    run.append_split(run.tape().layers(parts), 4, outputs);
+    run.runtime().end_step();
+    run.device().set_timeline(nullptr);
+    const auto selects = std::ranges::count_if(timeline.entries(), [](const TimelineEntry& entry) {
+      return std::string_view(SelectParams::kName) == entry.name;
+    });
+    EXPECT_EQ(selects, run.runtime().geometry().layers * (hot_rows < 96 ? 4 : 2));
+  }
+}
+
 // Short sequences read device copies, long ones fetch rows: a round may have the short ones alone.
 TEST(SeveralTokens, OfShortSequencesBesideLongOnes) {
   for (const int64_t low_bit_tokens : {int64_t{0}, kAllOthers}) {
@@ -159,7 +184,7 @@ TEST(SeveralTokens, InLayersWithWindows) {
 // Setups of the CUDA device: by rounds, and all tokens at once.
 std::vector<RunSetup> cuda_setups() {
   return {{.hot_rows = 30},
-          {.rows = RowPlacement::kDevice},
+          {.rows = RowPlacement::kDevice, .low_bit_tokens = kAllOthers},
           {.hot_rows = 0},
           {.hot_rows = 48, .head_groups = 2, .low_bit_tokens = kAllOthers},
           {.hot_rows = 400, .depth = 1, .predictor = PredictorKind::kRunnersUp, .max_steps = 40}};

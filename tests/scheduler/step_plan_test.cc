@@ -137,6 +137,21 @@ TEST(StepPlan, RoundsOfLocalRowsAloneTakeTheStepsPath) {
   }
 }
 
+TEST(StepPlan, SetsOfTokensTogetherLeaveFewerHotRowsForPredictions) {
+  const StepSettings settings = settings_with(false, 250);
+  const MemberLoad member = decoding(settings, 5000);
+  const auto rows = [&](int together) {
+    return plan_step(settings, {.members = {&member, 1},
+                                .together = together,
+                                .held = held_for(settings, 5000),
+                                .prefetch = {.depth = 1, .rows = 200}})
+        .prefetch.rows;
+  };
+  EXPECT_EQ(rows(1), 100);  // as long as a list of runners-up
+  EXPECT_EQ(rows(2), 50);
+  EXPECT_EQ(rows(3), 0);
+}
+
 TEST(StepPlan, MissesWithoutHotSlotsAreFetchedInWaves) {
   const StepSettings few = settings_with(false, 99);
   const StepPlan plan = plan_of(few, {decoding(few, 5000)});

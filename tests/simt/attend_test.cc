@@ -162,6 +162,50 @@ TEST_F(AttendBody, LowBitPages) {
   }
 }
 
+// Tokens of one sequence that share its pages; the last of them takes no part.
+TEST_F(AttendBody, LowBitPagesOfTokensTogether) {
+  int turn = 0;
+  for (const int group : {1, 2, 3, 4}) {
+    const SliceDType values[] = {SliceDType::kInt2, SliceDType::kInt4, SliceDType::kInt8};
+    const int count = group == 1 ? 5 : 8 / group;
+    RowShape shape;
+    shape.kv_heads = 2, shape.values = values[turn++ % 3];
+    shape.group = group, shape.key_dim = 8, shape.value_dim = 72;
+    Decode decode(shape, std::vector<int>(static_cast<size_t>(count), 1500));
+    std::vector<SequenceDesc>& tokens = decode.step.descs;
+    for (int i = 0; i < count; ++i) {
+      tokens[static_cast<size_t>(i)] = tokens[0];
+      tokens[static_cast<size_t>(i)].first_token = i;
+    }
+    for (int i = 0; i < count; ++i) tokens[static_cast<size_t>(i)].start += i - (count - 1);
+    if (count > 2) tokens.back().mode = StepMode::kPrefill;
+    for (const int window : {0, 1500 - 64 * 3 - 2}) {  // there the first pages differ
+      const auto result = [&](int together) {
+        Cut pages;
+        pages.low_bit_pages = pages.partials = true;
+        pages.window = window;
+        pages.set = {700, 1300};
+        pages.run = [&](AttendParams params) {
+          params.step.together = together;
+          // Other scores for each token.
+          const int64_t each = int64_t{params.low_bit_pages.capacity} * kPageTokens *
+                               params.step.layout.query_heads();
+          std::vector<int16_t> scores(params.low_bit_pages.scores,
+                                      params.low_bit_pages.scores + count * each);
+          for (int64_t i = 0; i < count * each; ++i) {
+            int16_t& code = scores[static_cast<size_t>(i)];
+            if (code != kNoScoreCode) code -= static_cast<int16_t>(i / each * (i % 5) * 40);
+          }
+          params.low_bit_pages.scores = scores.data();
+          cuda::start(params, SimtLauncher(interpreter_));
+        };
+        return attention(decode.cache, decode.step, pages);
+      };
+      EXPECT_TRUE(result(count) == result(1)) << "group " << group << ", window " << window;
+    }
+  }
+}
+
 TEST_P(AttendBodyInOrders, SetsAndSetsOfAll) {
   RowShape shape;
   shape.key_dim = 16, shape.value_dim = 10;

@@ -16,11 +16,11 @@ struct ScoresKernel : SelectKernel {
   FASA_DEVICE void operator()() const {
     const SequenceDesc& desc = params.step.sequences[sequence];
     const SelectPlan plan = plan_selection(params, desc);
-    const PageScorer scorer(params, desc, kv_head, scorers, simt::shared_memory());
+    const PageScorer scorer(params, &desc, kv_head, scorers, simt::shared_memory());
     visit_pages(
         scorer, plan.first / kPageTokens, (plan.end - 1) / kPageTokens + 1,
         [&](int page, const float* scores) {
-          for (int i = simt::lane(); i < scorer.group() * kPageTokens; i += simt::kWarpThreads) {
+          for (int i = simt::lane(); i < scorer.queries() * kPageTokens; i += simt::kWarpThreads) {
             const int position = page * kPageTokens + i % kPageTokens;
             if (position < plan.first || position >= plan.end) continue;
             int nans = 0;

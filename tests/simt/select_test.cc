@@ -496,6 +496,47 @@ TEST(LowBitPagesBody, ScoresOfAllOthers) {
   }
 }
 
+// Tokens of one sequence, the first of `cache`, that select together; then one that takes no part.
+std::vector<SequenceDesc> tokens_together(SelectCase& cache, int count) {
+  std::vector<SequenceDesc> tokens(static_cast<size_t>(count), cache.params().step.sequences[0]);
+  for (int i = 0; i < count; ++i) {
+    SequenceDesc& token = tokens[static_cast<size_t>(i)];
+    token.start += i - (count - 1), token.first_token = i, token.earlier = i;
+  }
+  tokens.back() = {.mode = StepMode::kPrefill};
+  return tokens;
+}
+
+TEST(LowBitPagesBody, TokensTogetherSelectAsAlone) {
+  std::vector<SelectShape> shapes;
+  for (const SliceDType dtype : kSelectDTypes) {
+    shapes.push_back({.dtype = dtype, .kv_heads = 2, .group = 2, .budget = 64, .value_dim = 8});
+  }
+  shapes.push_back({.group = 1, .window = 200, .slopes = {0.25f}, .value_dim = 8});
+  shapes.push_back({.dims = 30, .group = 3, .budget = 96, .value_dim = 8, .score_cap = 2});
+  for (const SelectShape& shape : shapes) {
+    for (const int length : {72, 1000, 1100}) {  // all in one page
+      const int count = 8 / shape.group;
+      const auto query = [](int sequence, int head, int d) {
+        const bool infinite = sequence == 1 && head == 0 && d == 1;
+        return infinite ? kInfinity : gaussian_queries(9)(sequence, head, d);
+      };
+      SelectCase cache(shape, std::vector<int>(static_cast<size_t>(count), length),
+                       gaussian_keys(3), query);
+      const std::vector<SequenceDesc> tokens = tokens_together(cache, count);
+      const auto selected = [&](int together) {
+        return low_bit_case::select_pages(cache, 0.3f, [&](SelectParams params) {
+          params.step.sequences = tokens.data();
+          params.step.together = together;
+          low_bit_select(5)(params);
+        });
+      };
+      EXPECT_TRUE(selected(count) == selected(1))
+          << slice_dtype_name(shape.dtype) << " group " << shape.group << ", " << length;
+    }
+  }
+}
+
 TEST(LowBitPagesBody, MisleadingKeys) {
   for (const SelectCase::KeyOf& key : misleading_keys()) {
     low_bit_case::LowBitShape shape;

@@ -21,22 +21,21 @@ class CodeScorer {
  public:
   FASA_DEVICE explicit CodeScorer(const ScorerMemory& memory) : memory_(memory) {}
 
-  // Scores a page of codes and its base; all queries must be finite.
+  // Scores a page of codes and its base; what a query that is not finite gives is undefined.
   FASA_DEVICE void score(const std::byte* page, float base) const {
     with_code_width(slice_bits(memory_.format.dtype), AllCodeWidths(),
                     [&]<int kBits>() { score_codes<kBits>(page, base); });
   }
 
-  // The same for any queries, without tensor cores.
-  FASA_DEVICE void score_one_by_one(const std::byte* page, float base) const {
+  // The same for queries [first, first + count), which may be any, without tensor cores.
+  FASA_DEVICE void score_one_by_one(const std::byte* page, float base, int first, int count) const {
     const int bits = slice_bits(memory_.format.dtype);
     const int unit = 32 / bits;
     const auto* parameters = reinterpret_cast<const uint16_t*>(page + memory_.format.code_bytes());
     const float* eighths = memory_.eighths();
     const float zero_unit = static_cast<float>(1 << bits) / 8;
-    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
-         i += simt::kWarpThreads) {
-      const int head = i / kPageTokens;
+    for (int i = simt::lane(); i < count * kPageTokens; i += simt::kWarpThreads) {
+      const int head = first + i / kPageTokens;
       const int token = i % kPageTokens;
       float sum = 0;
       for (int d = 0; d < memory_.dims; ++d) {
@@ -152,8 +151,8 @@ class CodeScorer {
 
   template <int kBits>
   FASA_DEVICE void score_codes(const std::byte* page, float base) const {
-    for (int first = 0; first < memory_.layout.gqa_group; first += kMmaHeads) {
-      const int left = memory_.layout.gqa_group - first;
+    for (int first = 0; first < memory_.layout.queries; first += kMmaHeads) {
+      const int left = memory_.layout.queries - first;
       score_heads<kBits>(page, base, first, left < kMmaHeads ? left : kMmaHeads);
     }
   }

@@ -11,8 +11,8 @@ class FloatScorer {
   FASA_DEVICE explicit FloatScorer(const ScorerMemory& memory) : memory_(memory) {}
 
   FASA_DEVICE void score(const std::byte* page, SliceDType dtype) const {
-    for (int first = 0; first < memory_.layout.gqa_group;) {
-      const int left = memory_.layout.gqa_group - first;
+    for (int first = 0; first < memory_.layout.queries;) {
+      const int left = memory_.layout.queries - first;
       if (left >= 4) {
         score_float_heads<4>(page, dtype, first);
         first += 4;

@@ -1,6 +1,6 @@
-// Scores of one slice page by one warp, for the query heads of a KV head: S = Σ q k over the slice,
-// plus ALiBi's term if there are slopes, then the cap. A page's scores have the same bits wherever
-// they are computed.
+// Scores of one slice page by one warp, for a KV head's query heads of one token or of several of a
+// sequence: S = Σ q k over the slice, plus ALiBi's term if there are slopes, then the cap. A page's
+// scores have the same bits wherever they are computed.
 //
 //   codes       tensor cores (code_scorer_inl.h); one by one if a query is not finite, so that
 //               infinities are computed correctly
@@ -18,34 +18,34 @@ namespace fasa::cuda {
 
 class PageScorer {
  public:
-  // Called by every thread of the block; ends with a barrier. `memory`: ScorerLayout::bytes() of
-  // shared memory.
-  FASA_DEVICE PageScorer(const SelectParams& params, const SequenceDesc& sequence, int kv_head,
+  // Called by every thread of the block; ends with a barrier. `sequences`: as many tokens as
+  // `layout` has queries for. `memory`: ScorerLayout::bytes() of shared memory.
+  FASA_DEVICE PageScorer(const SelectParams& params, const SequenceDesc* sequences, int kv_head,
                          const ScorerLayout& layout, std::byte* memory)
-      : sequence_(sequence),
+      : sequence_(*sequences),
+        group_(params.step.layout.gqa_group),
         memory_(ScorerMemory::of(params, layout, memory)),
         slice_offset_(params.step.layout.slice_offset(params.step.layer, kv_head)),
         base_at_(params.step.layout.head_index(params.step.layer, kv_head)),
-        tail_(sequence.tail + params.step.layout.tail_offset(params.step.layer, kv_head)),
-        sealed_(sequence.sealed_pages()),
-        slopes_(params.step.slopes == nullptr
-                    ? nullptr
-                    : params.step.slopes + int64_t{kv_head} * layout.gqa_group),
+        tail_(sequence_.tail + params.step.layout.tail_offset(params.step.layer, kv_head)),
+        sealed_(sequence_.sealed_pages()),
+        slopes_(params.step.slopes == nullptr ? nullptr
+                                              : params.step.slopes + int64_t{kv_head} * group_),
         score_cap_(params.step.score_cap) {
-    memory_.load_query(params, sequence, kv_head);
+    memory_.load_queries(params, sequences, kv_head);
     simt::sync_block();
-    finite_ = memory_.finite();
+    spoilt_ = *memory_.spoilt();
   }
 
-  // [group][kScoreStride], this warp's; NaN and infinities are not replaced yet.
+  // [queries][kScoreStride], this warp's; NaN and infinities are not replaced yet.
   FASA_DEVICE const float* scores() const { return memory_.mine; }
-  // [group] for the caller's use, this warp's or another's.
+  // [queries] for the caller's use, this warp's or another's.
   FASA_DEVICE float* maxima() const { return maxima(simt::warp()); }
   FASA_DEVICE float* maxima(int warp) const {
     return memory_.mine + (warp - simt::warp()) * memory_.layout.warp_floats() +
            memory_.layout.maxima_at();
   }
-  FASA_DEVICE int group() const { return memory_.layout.gqa_group; }
+  FASA_DEVICE int queries() const { return memory_.layout.queries; }
   // Number of warps that score; the others have no memory for it.
   FASA_DEVICE int warps() const { return memory_.layout.warps; }
 
@@ -61,10 +61,10 @@ class PageScorer {
     } else {
       const float base = reinterpret_cast<const float*>(block)[base_at_];
       const std::byte* codes = block + slice_offset_;
-      if (finite_) {
-        CodeScorer(memory_).score(codes, base);
-      } else {
-        CodeScorer(memory_).score_one_by_one(codes, base);
+      CodeScorer(memory_).score(codes, base);
+      for (int token = 0; spoilt_ >> token != 0; ++token) {
+        if ((spoilt_ >> token & 1) == 0) continue;
+        CodeScorer(memory_).score_one_by_one(codes, base, token * group_, group_);
       }
     }
     simt::sync_warp();
@@ -90,25 +90,25 @@ class PageScorer {
  private:
   FASA_DEVICE void add_slopes(int page) const {
     const int nearest = page * kPageTokens - (sequence_.end() - 1);
-    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
-         i += simt::kWarpThreads) {
-      const auto distance = static_cast<float>(nearest + i % kPageTokens);
-      float& score = memory_.scores(i / kPageTokens)[i % kPageTokens];
-      score = simt::fused(slopes_[i / kPageTokens], distance, score);
+    for (int i = simt::lane(); i < queries() * kPageTokens; i += simt::kWarpThreads) {
+      const int query = i / kPageTokens;
+      const auto distance = static_cast<float>(nearest - query / group_ + i % kPageTokens);
+      float& score = memory_.scores(query)[i % kPageTokens];
+      score = simt::fused(slopes_[query % group_], distance, score);
     }
     simt::sync_warp();
   }
 
   FASA_DEVICE void cap_scores() const {
-    for (int i = simt::lane(); i < memory_.layout.gqa_group * kPageTokens;
-         i += simt::kWarpThreads) {
+    for (int i = simt::lane(); i < queries() * kPageTokens; i += simt::kWarpThreads) {
       float& score = memory_.scores(i / kPageTokens)[i % kPageTokens];
       score = soft_capped(score, score_cap_);
     }
     simt::sync_warp();
   }
 
-  const SequenceDesc& sequence_;
+  const SequenceDesc& sequence_;  // the first token's
+  const int group_;
   const ScorerMemory memory_;
   const int64_t slice_offset_;
   const int64_t base_at_;
@@ -116,7 +116,7 @@ class PageScorer {
   const int sealed_;
   const float* const slopes_;  // [group], null = none
   const float score_cap_;      // 0 = none
-  bool finite_ = true;
+  uint32_t spoilt_ = 0;
 };
 
 }  // namespace fasa::cuda

@@ -35,26 +35,26 @@ struct ScorerBanks {
 };
 
 // Layout of the shared memory of a block's scorers, in floats from its start:
-//   query [group][stride] in slice order, unscale [group], eighths [64], then for each warp
-//   scores [group][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
-//   [heads][groups], maxima [group]
+//   query [queries][stride] in slice order, unscale [queries], eighths [64], then for each warp
+//   scores [queries][kScoreStride], weights [heads][padded dims / 2] (pairs of f16), offsets
+//   [heads][groups], maxima [queries]
 struct ScorerLayout {
-  int gqa_group = 1;
-  int padded = 0;  // dimensions of the slice
-  int warps = 1;   // that score: with wide or many heads, not all warps of a block fit
+  int queries = 1;  // query heads, of all tokens that are scored together
+  int padded = 0;   // dimensions of the slice
+  int warps = 1;    // that score: with wide or many heads, not all warps of a block fit
 
   constexpr static int64_t round(int64_t floats) { return (floats + 15) / 16 * 16; }
   constexpr int stride() const { return static_cast<int>(round(padded)); }
-  constexpr int heads() const { return gqa_group < kMmaHeads ? gqa_group : kMmaHeads; }
-  constexpr int64_t unscale_at() const { return int64_t{gqa_group} * stride(); }
-  constexpr int64_t eighths_at() const { return unscale_at() + round(gqa_group + 1); }
+  constexpr int heads() const { return queries < kMmaHeads ? queries : kMmaHeads; }
+  constexpr int64_t unscale_at() const { return int64_t{queries} * stride(); }
+  constexpr int64_t eighths_at() const { return unscale_at() + round(queries + 1); }
   constexpr int64_t warps_at() const { return eighths_at() + 64; }
-  constexpr int64_t weights_at() const { return int64_t{gqa_group} * kScoreStride; }
+  constexpr int64_t weights_at() const { return int64_t{queries} * kScoreStride; }
   // Rounded up to whole blocks of ScorerBanks' permutation.
   constexpr int64_t weight_words() const { return align_up(int64_t{heads()} * padded / 2, 32); }
   constexpr int64_t offsets_at() const { return weights_at() + weight_words(); }
   constexpr int64_t maxima_at() const { return offsets_at() + int64_t{heads()} * padded / 4; }
-  constexpr int64_t warp_floats() const { return round(maxima_at() + gqa_group); }
+  constexpr int64_t warp_floats() const { return round(maxima_at() + queries); }
   constexpr int64_t bytes() const {
     return (warps_at() + warps * warp_floats()) * int64_t{sizeof(float)};
   }

@@ -27,25 +27,32 @@ struct ScorerMemory {
             queries, queries + layout.warps_at() + simt::warp() * layout.warp_floats()};
   }
 
-  // Loads the queries in slice order. Each head is scaled by a power of two so that its largest
-  // element is in [1, 2); the scores are scaled back. Zero beyond the scored dimensions.
-  FASA_DEVICE void load_query(const SelectParams& params, const SequenceDesc& sequence,
-                              int kv_head) const {
+  // Loads the queries in slice order: of the first token of `sequences`, then of those scored
+  // together with it, zero for one that takes no part. Each head is scaled by a power of two so
+  // that its largest element is in [1, 2); scores are scaled back. Zero beyond the scored
+  // dimensions.
+  FASA_DEVICE void load_queries(const SelectParams& params, const SequenceDesc* sequences,
+                                int kv_head) const {
+    const int group = params.step.layout.gqa_group;
     const int16_t* order = params.step.slice_dims + kv_head * format.dims;
     if (simt::thread_index() == 0) *spoilt() = 0;
     simt::sync_block();
-    for (int h = simt::warp(); h < layout.gqa_group; h += simt::block_warps()) {
-      const int64_t at = params.q.offset(sequence.first_token, kv_head * layout.gqa_group + h);
+    for (int h = simt::warp(); h < layout.queries; h += simt::block_warps()) {
+      const int token = h / group;
+      const SequenceDesc& sequence = sequences[token];
+      const bool some = sequence.mode == StepMode::kDecode;
+      const int64_t at =
+          some ? params.q.offset(sequence.first_token, kv_head * group + h % group) : 0;
       uint32_t largest = 0;
       for (int d = simt::lane(); d < layout.stride(); d += simt::kWarpThreads) {
         float& value = query(h, d);
-        value = d < dims ? load(params.q.dtype, params.q.data, at + order[d]) : 0.0f;
+        value = some && d < dims ? load(params.q.dtype, params.q.data, at + order[d]) : 0.0f;
         const uint32_t size = simt::bits_of(value) & 0x7fffffffu;
         largest = largest < size ? size : largest;
       }
       largest = simt::warp_max(largest);
       const uint32_t exponent = largest >> 23;
-      if (exponent == 255 && simt::lane() == 0) simt::atomic_or(spoilt(), 1u);
+      if (exponent == 255 && simt::lane() == 0) simt::atomic_or(spoilt(), 1u << token);
       const uint32_t biased = largest == 0 || exponent == 255 ? 127
                               : exponent == 0                 ? 1
                               : exponent < 253                ? exponent
@@ -60,10 +67,9 @@ struct ScorerMemory {
     }
   }
 
-  // Whether all elements of all queries are finite; call after a barrier.
-  FASA_DEVICE bool finite() const { return *spoilt() == 0; }
+  // A bit for each token: some element of its queries is not finite. Read it after a barrier.
   FASA_DEVICE uint32_t* spoilt() const {
-    return reinterpret_cast<uint32_t*>(queries + layout.unscale_at() + layout.gqa_group);
+    return reinterpret_cast<uint32_t*>(queries + layout.unscale_at() + layout.queries);
   }
   FASA_DEVICE float unscale(int head) const { return queries[layout.unscale_at() + head]; }
   FASA_DEVICE const float* eighths() const { return queries + layout.eighths_at(); }

@@ -46,15 +46,19 @@ struct SelectLists {
   }
 };
 
-// One block's head: its indices, its plan, its lists.
+// One block's head of a sequence: its indices, its plan, its lists.
 class SelectHead {
  public:
   FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch)
+      : SelectHead(params, scratch, simt::block_z(),
+                   plan_selection(params, params.step.sequences[simt::block_z()])) {}
+  FASA_DEVICE SelectHead(const SelectParams& params, const SelectScratch& scratch, int sequence,
+                         const SelectPlan& plan)
       : params_(params),
         kv_head_(params.step.first_head() + simt::block_y()),
-        index_(int64_t{simt::block_z()} * params.step.layout.kv_heads + kv_head_),
-        sequence_(params.step.sequences[simt::block_z()]),
-        plan_(plan_selection(params, sequence_)),
+        index_(int64_t{sequence} * params.step.layout.kv_heads + kv_head_),
+        sequence_(params.step.sequences[sequence]),
+        plan_(plan),
         lists_(SelectLists::of(scratch, params.scratch, index_)) {}
 
   FASA_DEVICE bool decodes() const { return sequence_.mode == StepMode::kDecode; }
@@ -94,12 +98,14 @@ class SelectHead {
     if (params_.low_bit_pages.capacity > 0) params_.low_bit_pages.counts[index_] = count;
   }
 
+  // For this token and those that are scored together with it.
   FASA_DEVICE PageScorer scorer(const ScorerLayout& layout) const {
-    return PageScorer(params_, sequence_, kv_head_, layout, simt::shared_memory());
+    return PageScorer(params_, &sequence_, kv_head_, layout, simt::shared_memory());
   }
 
   FASA_DEVICE int first_page() const { return plan_.first_page(); }
   FASA_DEVICE int pages() const { return plan_.pages(); }
+  FASA_DEVICE int end_page() const { return first_page() + pages(); }
   FASA_DEVICE bool visible(int position) const {
     return position >= plan_.first && position < plan_.end;
   }

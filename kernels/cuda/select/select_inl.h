@@ -2,7 +2,8 @@
 // kernels/cpu's.
 //
 //   score     all pages are scored by several blocks per head, which store the raw scores, the
-//             largest ones of each run of eight tokens, and their own maxima
+//             largest ones of each run of eight tokens, and their own maxima; for all tokens of a
+//             sequence that are selected for together, a page is read once
 //   finish    one large block per head. The key of a token is the maximum over heads of (raw - the
 //             head's maximum), that of a run the largest of its competing tokens'. At least as many
 //             tokens as runs reach the key of a run: so the last of the tokens to be ranked is not
@@ -35,12 +36,13 @@ void start(const SelectParams& params, const Launcher& launch) {
   const int64_t heads = int64_t{params.step.count} * kv_heads;
   if (heads == 0) return;
   const ScorerLayout layout = SelectKernel::scorer_layout(params, launch.compute_capability());
-  const int blocks = head_blocks(launch.multiprocessors(), heads);
+  const int blocks = head_blocks(launch.multiprocessors(), heads / params.step.together);
   const SelectKernel common = {params, SelectScratch::of(params), layout, blocks};
   const simt::Grid grid = {.x = 1, .y = kv_heads, .z = params.step.count};
   simt::Grid score = grid, finish = grid, take_out = grid;
   score.x = blocks;
-  score.shared_bytes = layout.bytes();
+  score.z = params.step.count / params.step.together;
+  score.shared_bytes = ScoreKernel::shared_bytes(layout, params.step.together);
   finish.shared_bytes = sizeof(BlockRank);
   take_out.x = TakeOutKernel::kBlocks;
   launch(ScoreKernel{common}, score);

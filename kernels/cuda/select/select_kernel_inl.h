@@ -21,10 +21,11 @@ struct SelectKernel {
     return int64_t{compute_capability < 80 ? 64 : 99} << 10;
   }
   static constexpr ScorerLayout scorer_layout(const SelectParams& params, int compute_capability) {
-    const ScorerLayout whole = {params.step.layout.gqa_group,
+    const ScorerLayout whole = {params.step.together * params.step.layout.gqa_group,
                                 params.step.layout.slice.padded_dims(),
                                 kThreads / simt::kWarpThreads};
-    return whole.within(max_shared(compute_capability));
+    constexpr int64_t kPlans = 8 * sizeof(SelectPlan);  // at most, see ScoreKernel
+    return whole.within(max_shared(compute_capability) - kPlans);
   }
 };
 

@@ -8,39 +8,78 @@ namespace fasa::cuda {
 struct ScoreKernel : SelectKernel {
   static constexpr const char* kName = "select score";
 
+  // Bytes of shared memory: the scorers', then the tokens' plans.
+  static constexpr int64_t plans_at(const ScorerLayout& scorers) {
+    return align_up(scorers.bytes(), alignof(SelectPlan));
+  }
+  static constexpr int64_t shared_bytes(const ScorerLayout& scorers, int together) {
+    return plans_at(scorers) + together * int64_t{sizeof(SelectPlan)};
+  }
+
   FASA_DEVICE void operator()() const {
-    const SelectHead head(params, scratch);
-    if (!head.scores()) return take_all(head);
-    const PageScorer scorer = head.scorer(scorers);
-    const int64_t pages = head.pages();
-    const int begin =
-        head.first_page() + static_cast<int>(pages * simt::block_x() / simt::grid_x());
-    const int end =
-        head.first_page() + static_cast<int>(pages * (simt::block_x() + 1) / simt::grid_x());
-    for (int h = simt::lane(); h < head.group() && simt::warp() < scorer.warps();
-         h += simt::kWarpThreads) {
-      scorer.maxima()[h] = kLowestFloat;
+    if (simt::thread_index() < params.step.together) {
+      const int mine = first_token() + simt::thread_index();
+      plans()[simt::thread_index()] = plan_selection(params, params.step.sequences[mine]);
+    }
+    simt::sync_block();
+    int begin = INT32_MAX;
+    int end = 0;
+    for (int token = 0; token < params.step.together; ++token) {
+      const SelectHead head = head_of(token);
+      if (!head.scores()) {
+        take_all(head);
+        continue;
+      }
+      begin = head.first_page() < begin ? head.first_page() : begin;
+      end = head.end_page() > end ? head.end_page() : end;
+    }
+    if (begin < end) score_pages(begin, end - begin);
+  }
+
+ private:
+  FASA_DEVICE int first_token() const { return simt::block_z() * params.step.together; }
+  FASA_DEVICE SelectPlan* plans() const {
+    return reinterpret_cast<SelectPlan*>(simt::shared_memory() + plans_at(scorers));
+  }
+  FASA_DEVICE SelectHead head_of(int token) const {
+    return SelectHead(params, scratch, first_token() + token, plans()[token]);
+  }
+
+  // This block's part of the pages of all tokens.
+  FASA_DEVICE void score_pages(int first, int64_t pages) const {
+    const int group = params.step.layout.gqa_group;
+    const PageScorer scorer = head_of(0).scorer(scorers);
+    const int begin = first + static_cast<int>(pages * simt::block_x() / simt::grid_x());
+    const int end = first + static_cast<int>(pages * (simt::block_x() + 1) / simt::grid_x());
+    for (int i = simt::lane(); i < scorer.queries() && simt::warp() < scorer.warps();
+         i += simt::kWarpThreads) {
+      scorer.maxima()[i] = kLowestFloat;
     }
     int nans = 0;
     visit_pages(scorer, begin, end, [&](int page, const float* scores) {
-      store_page(head, scorer.maxima(), page, scores, &nans);
+      for (int token = 0; token < params.step.together; ++token) {
+        const SelectHead head = head_of(token);
+        if (!head.scores() || page < head.first_page() || page >= head.end_page()) continue;
+        store_page(head, scorer.maxima() + token * group, page,
+                   scores + token * group * kScoreStride, &nans);
+      }
     });
     nans = simt::warp_sum(nans);
     if (nans > 0 && simt::lane() == 0 && params.counters != nullptr) {
       simt::atomic_add(&params.counters->nan_scores, static_cast<uint64_t>(nans));
     }
     simt::sync_block();
-    for (int h = simt::thread_index(); h < head.group(); h += kThreads) {
+    for (int i = simt::thread_index(); i < scorer.queries(); i += kThreads) {
       float maximum = kLowestFloat;
       for (int warp = 0; warp < scorer.warps(); ++warp) {
-        const float of_warp = scorer.maxima(warp)[h];
+        const float of_warp = scorer.maxima(warp)[i];
         maximum = of_warp > maximum ? of_warp : maximum;
       }
-      head.lists().block_maxima[simt::block_x() * head.group() + h] = maximum;
+      const SelectHead head = head_of(i / group);
+      head.lists().block_maxima[simt::block_x() * group + i % group] = maximum;
     }
   }
 
- private:
   FASA_DEVICE static void take_all(const SelectHead& head) {
     const int count = head.decodes() ? head.plan().visible() : 0;
     for (int i = simt::block_x() * kThreads + simt::thread_index(); i < count;

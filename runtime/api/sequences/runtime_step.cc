@@ -6,7 +6,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/runtime.h"
 #include "runtime/api/tensor_check.h"
@@ -65,7 +64,7 @@ void Runtime::begin_step(std::span<const StepSequence> called) {
   step.slot = &streams_.slots()[step.slot_index];
   streams_.require(sequences);
   MemoryGuard guard(streams_, prefetch_);
-  memory_.prepare(sequences, guard);
+  const DecodeRounds rounds = memory_.prepare(sequences, guard);
   begin_memories(step);
   streams_.require(sequences);
   timing_.read(step.slot_index);
@@ -78,10 +77,10 @@ void Runtime::begin_step(std::span<const StepSequence> called) {
   for (const StepPart& part : sequences) {
     streams_.note_control_work(*part.sequence);
   }
-  describer_.describe(step);
+  describer_.describe(step, rounds);
   const PrefetchPlan prefetch = timing_.plan(step);
   step.tables.probe = timing_.probe(step.slot_index);
-  describer_.describe_rounds(step);
+  describer_.describe_rounds(step, rounds);
   for (StepContext& round : step.attention()) {
     round.plan = engine_.executor().plan(round, engine_.scratch(), prefetch);
   }

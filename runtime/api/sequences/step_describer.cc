@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kernels/hot_slots.h"
-#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
@@ -124,7 +123,7 @@ void StepDescriber::code(KvSequence& sequence, DescriptorBuffer& slot) {
   code(slot);
 }
 
-void StepDescriber::describe(OpenStep& step) {
+void StepDescriber::describe(OpenStep& step, const DecodeRounds& rounds) {
   const StreamView control = engine_.control();
   for (const StepPart& part : step.sequences) {
     KvSequence& sequence = *part.sequence;
@@ -133,7 +132,7 @@ void StepDescriber::describe(OpenStep& step) {
     sequence.prepare(static_cast<int>(before) + part.tokens, control);
   }
   list(step);  // after the uploads: tables may have moved
-  list_rounds(step);
+  list_rounds(step, rounds);
   step.slot->upload(control);
   restore(step);
   code(*step.slot);
@@ -150,14 +149,13 @@ void StepDescriber::describe(OpenStep& step) {
 
 // All tokens that a sequence decodes in a step lie in one page, so sealed pages and the tail hold
 // everything that each of them attends to.
-void StepDescriber::list_rounds(OpenStep& step) {
+void StepDescriber::list_rounds(OpenStep& step, const DecodeRounds& rounds) {
   auto& descs = step.slot->host(DescriptorBuffer::kRounds);
   auto& window_rows = step.slot->host(DescriptorBuffer::kRoundsInWindowRows);
   descs.clear();
   window_rows.clear();
   const auto& whole = step.slot->host(DescriptorBuffer::kStep);
   const auto& whole_in_window_rows = step.slot->host(DescriptorBuffer::kWindowRows);
-  const DecodeRounds rounds = DecodeRounds::of(step.sequences);
   const auto add = [&](size_t member, int round, int token) {
     SequenceDesc desc = token_of(whole[member], token);
     desc.step_number = step_number_ + round;
@@ -168,24 +166,24 @@ void StepDescriber::list_rounds(OpenStep& step) {
   };
   for (int round = 0; round < rounds.count; ++round) {
     for (size_t i = 0; i < step.sequences.size(); ++i) {
-      const bool decodes = whole[i].mode == StepMode::kDecode;
-      const int end = rounds.by_token() ? round + 1 : decodes ? whole[i].tokens : 1;
-      for (int token = round; token < end; ++token) add(i, round, token);
+      const int first = round * rounds.together;
+      const int end = first + rounds.places_of(step.sequences[i]);
+      for (int token = first; token < end; ++token) add(i, round, token);
     }
   }
   step_number_ += std::max(0, rounds.count - 1);
 }
 
 // Allocates per round: a step of several tokens takes as long as many allocations.
-void StepDescriber::describe_rounds(OpenStep& step) const {
+void StepDescriber::describe_rounds(OpenStep& step, const DecodeRounds& rounds) const {
   using Kind = DescriptorBuffer::Kind;
-  const DecodeRounds rounds = DecodeRounds::of(step.sequences);
   const RowAccess decoded = DecodeRounds::access(step.sequences);
   step.rounds.assign(static_cast<size_t>(rounds.count), step.tables);
   size_t first = 0;
   for (StepContext& round : step.rounds) {
     round.round = static_cast<int>(first) / rounds.places;
     round.decoded = decoded;
+    round.together = rounds.together;
     round.on_device = step.slot->device(Kind::kRounds) + first;
     round.on_host = std::span(step.slot->host(Kind::kRounds))
                         .subspan(first, static_cast<size_t>(rounds.places));

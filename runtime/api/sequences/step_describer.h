@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/api/sequences/step_streams.h"
 
 namespace fasa {
@@ -20,15 +21,15 @@ class StepDescriber {
 
   // Enqueues table uploads and repairs for the step's sequences, whose memory is reserved, and
   // fills in the fields that the executor and the kernels read.
-  void describe(OpenStep& step);
+  void describe(OpenStep& step, const DecodeRounds& rounds = {});
   // Makes the slices of a sequence that has memory for them, between steps.
   void code(KvSequence& sequence, DescriptorBuffer& slot);
   // The rounds of a described step's attention, which begin with its tables as they are now.
-  void describe_rounds(OpenStep& step) const;
+  void describe_rounds(OpenStep& step, const DecodeRounds& rounds) const;
 
  private:
   void list(OpenStep& step) const;
-  void list_rounds(OpenStep& step);
+  void list_rounds(OpenStep& step, const DecodeRounds& rounds);
   void restore(const OpenStep& step) const;
   void code(const DescriptorBuffer& slot) const;
 

@@ -6,10 +6,22 @@
 #include <bit>
 
 #include "runtime/api/memory_estimate.h"
-#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/base/error.h"
 
 namespace fasa {
+
+namespace {
+
+// Tokens whose queries a page is read for at once, and whose sets hot slots hold.
+int tokens_together(const StepSettings& settings, const DecodeCapacities& decode) {
+  const int of_page = settings.page_queries / settings.layout.gqa_group;
+  const int of_slots = decode.access == RowAccess::kLocal
+                           ? of_page
+                           : decode.hot_rows / std::max(1, decode.selected_capacity);
+  return std::max(1, std::min(of_page, of_slots));
+}
+
+}  // namespace
 
 KvMemory StepMemory::estimate_least(int64_t tokens, int step_tokens,
                                     int64_t rollback_tokens) const {
@@ -100,7 +112,7 @@ void StepMemory::own_last_page(KvSequence& sequence) {
   sequence.make_last_page_private(engine_.control());
 }
 
-void StepMemory::ensure_step_scratch(std::span<const StepPart> sequences) {
+DecodeRounds StepMemory::ensure_step_scratch(std::span<const StepPart> sequences) {
   const StepSettings& settings = engine_.settings();
   const RowAccess decoded = DecodeRounds::access(sequences);
   int tokens = 0;
@@ -123,10 +135,21 @@ void StepMemory::ensure_step_scratch(std::span<const StepPart> sequences) {
       prefill.past_pages = std::max(prefill.past_pages, one.past_pages);
     }
   }
-  // Scratch is indexed by the place in a round, a prefill's state by the token.
-  if (decode.count > 0) decode.count = DecodeRounds::of(sequences).places;
   if (prefill.tokens > 0) prefill.tokens = tokens;
-  ensure_scratch({decode, prefill});
+  // Scratch is indexed by the place in a round, a prefill's state by the token.
+  const auto ensure = [&](int together) {
+    const DecodeRounds rounds = DecodeRounds::of(sequences, together);
+    if (decode.count > 0) decode.count = rounds.places;
+    ensure_scratch({decode, prefill});
+    return rounds;
+  };
+  const int together = tokens_together(settings, decode);
+  if (together == 1) return ensure(1);
+  try {
+    return ensure(together);
+  } catch (const BudgetError&) {  // one token at a time needs less
+    return ensure(1);
+  }
 }
 
 // Runs before pages are allocated, so that these can be reused.
@@ -166,7 +189,7 @@ void StepMemory::reserve_memories(KvSequence& sequence) {
   }
 }
 
-void StepMemory::prepare(std::span<const StepPart> sequences, MemoryGuard& guard) {
+DecodeRounds StepMemory::prepare(std::span<const StepPart> sequences, MemoryGuard& guard) {
   drop_pages(sequences);
   // Runs before scratch is dropped: copied pages stay, and scratch must fit beside them.
   for (const StepPart& part : sequences) {
@@ -189,8 +212,7 @@ void StepMemory::prepare(std::span<const StepPart> sequences, MemoryGuard& guard
     KvSequence& sequence = *part.sequence;
     choose_access(sequence, sequence.length() + part.tokens);
   }
-  ensure_step_scratch(sequences);
-  const DecodeRounds rounds = DecodeRounds::of(sequences);
+  const DecodeRounds rounds = ensure_step_scratch(sequences);
   for (DescriptorBuffer& slot : streams_.slots()) {
     slot.ensure({.count = sequences.size(), .of_rounds = rounds.descriptors()});
   }
@@ -200,6 +222,7 @@ void StepMemory::prepare(std::span<const StepPart> sequences, MemoryGuard& guard
   }
   lend(sequences);
   streams_.require(sequences);
+  return rounds;
 }
 
 void StepMemory::prepare_chunk(const StepPart& chunk, MemoryGuard& guard) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "runtime/api/sequences/decode_rounds.h"
 #include "runtime/api/sequences/extra_hot_rows.h"
 #include "runtime/api/sequences/memory_guard.h"
 #include "runtime/api/sequences/step_streams.h"
@@ -41,8 +42,9 @@ class StepMemory {
     return hot_rows_.min_bytes(tokens, step_tokens);
   }
   void reserve(KvSequence& sequence, int64_t tokens, int step_tokens);
-  // Allocates all memory of a step. Throws BudgetError; the guard restores the state before.
-  void prepare(std::span<const StepPart> sequences, MemoryGuard& guard);
+  // Allocates all memory of a step, and says how its attention is split. Throws BudgetError; the
+  // guard restores the state before.
+  DecodeRounds prepare(std::span<const StepPart> sequences, MemoryGuard& guard);
   // The same for a chunk of a prompt, which needs no scratch.
   void prepare_chunk(const StepPart& chunk, MemoryGuard& guard);
   // Loads the rows that these sequences read before their sets are known.
@@ -72,7 +74,7 @@ class StepMemory {
   // Decides how rows are reached at that length, before any memory is allocated for it.
   void choose_access(KvSequence& sequence, int64_t tokens);
   void ensure_scratch(const Capacities& capacities);
-  void ensure_step_scratch(std::span<const StepPart> sequences);
+  DecodeRounds ensure_step_scratch(std::span<const StepPart> sequences);
   // Copies the last page before it is written, if other sequences share it.
   void own_last_page(KvSequence& sequence);
   void lend(std::span<const StepPart> sequences);

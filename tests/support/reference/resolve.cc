@@ -55,12 +55,11 @@ void mark_hits(const Head& head, int size) {
     const int slot = here ? -1 : head.find(set[i]);
     if (slot < 0) continue;
     int32_t& last_use = head.slots.last_uses[slot];
-    if (is_prediction(last_use)) {
-      ++params.counters->prefetched_used;
-      const bool in_flight = step_of(last_use) == params.step_number.read() && i < params.end;
-      const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
-      if (in_flight) params.tile_ready[tile] = 0;
-    }
+    if (is_prediction(last_use)) ++params.counters->prefetched_used;
+    // Predicted by this step, or fetched in this wave for an earlier token.
+    const bool in_flight = step_of(last_use) == params.step_number.read() && params.begin == 0;
+    const int64_t tile = head.index * head.tiles() + (i - params.begin) / kTileTokens;
+    if (in_flight && i < params.end) params.tile_ready[tile] = 0;
     last_use = slot_use(params.step_number.read());
   }
 }
