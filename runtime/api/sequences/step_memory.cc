@@ -137,18 +137,17 @@ DecodeRounds StepMemory::ensure_step_scratch(std::span<const StepPart> sequences
   }
   if (prefill.tokens > 0) prefill.tokens = tokens;
   // Scratch is indexed by the place in a round, a prefill's state by the token.
-  const auto ensure = [&](int together) {
-    const DecodeRounds rounds = DecodeRounds::of(sequences, together);
+  const auto ensure = [&](const DecodeRounds& rounds) {
     if (decode.count > 0) decode.count = rounds.places;
     ensure_scratch({decode, prefill});
     return rounds;
   };
-  const int together = tokens_together(settings, decode);
-  if (together == 1) return ensure(1);
+  const auto rounds = DecodeRounds::of(sequences, tokens_together(settings, decode));
+  if (rounds.together == 1) return ensure(rounds);
   try {
-    return ensure(together);
+    return ensure(rounds);
   } catch (const BudgetError&) {  // one token at a time needs less
-    return ensure(1);
+    return ensure(DecodeRounds::of(sequences, 1));
   }
 }
 
