@@ -137,19 +137,27 @@ TEST(SeveralTokens, AreAsIfTheyCameOneByOne) {
   }
 }
 
-// Two tokens of groups of three query heads, where hot slots hold two sets of 48 rows.
+// Two tokens of groups of three query heads, where hot slots hold two sets of 48 rows and there is
+// memory for their scratch.
 TEST(SeveralTokens, SelectTogether) {
-  for (const int hot_rows : {95, 96}) {
+  struct Case {
+    int hot_rows;
+    bool refused;
+  };
+  for (const auto& [hot_rows, refused] : {Case{95, false}, {96, false}, {96, true}}) {
     RuntimeRun run({.device = "emulated",
                     .hot_rows = hot_rows,
                     .head_groups = 1,
                     .low_bit_tokens = kAllOthers});
     const SequenceId id = run.runtime().create();
-    run.prefill(id, 1, 250, 250);
+    run.prefill(id, 1, 249, 249);
+    run.decode(id, 1, 1);
     const std::vector<Part> parts = {{id, 2, 250, 4, StepMode::kDecode}};
     Timeline timeline;
     run.device().set_timeline(&timeline);
+    if (refused) run.device().fail_allocation(1);
     run.tape().begin(parts);
+    run.device().fail_allocation(0);
     std::vector<std::vector<float>> outputs;
     run.append_split(run.tape().layers(parts), 4, outputs);
     run.runtime().end_step();
@@ -157,7 +165,7 @@ TEST(SeveralTokens, SelectTogether) {
     const auto selects = std::ranges::count_if(timeline.entries(), [](const TimelineEntry& entry) {
       return std::string_view(SelectParams::kName) == entry.name;
     });
-    EXPECT_EQ(selects, run.runtime().geometry().layers * (hot_rows < 96 ? 4 : 2));
+    EXPECT_EQ(selects, run.runtime().geometry().layers * (hot_rows < 96 || refused ? 4 : 2));
   }
 }
 
